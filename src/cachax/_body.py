@@ -1,0 +1,72 @@
+"""A property's body that is jitted itself: `@cached_property` over `@jax.jit`.
+
+JAX rebuilds the object inside such a body, without its cached values: a property
+that uses others would compute them again.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.tree_util import PyTreeDef
+
+from ._carry import Carried, Habit, active_loan, call_lending
+from ._compat import jit_is_disabled
+from ._find import layout_of
+
+
+class _SelfIsStatic(BaseException):
+    """The body hashes its argument: then it gets the object itself."""
+
+
+@jax.tree_util.register_pytree_node_class
+class _Luggage:
+    """An argument that turns into the object when JAX rebuilds it in the trace,
+    with the values that came along laid on it. The jitted function is called as it
+    is, so all the options it was made with hold."""
+
+    def __init__(self, obj: Any, carried: Carried, habit: Habit) -> None:
+        self.obj = obj
+        self.carried = carried
+        self.habit = habit
+
+    def __hash__(self) -> int:
+        raise _SelfIsStatic
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.obj, self.carried), self.habit
+
+    @classmethod
+    def tree_unflatten(cls, habit: Any, children: Any) -> Any:
+        obj, carried = children
+        loan = active_loan()
+        if loan is not None and isinstance(carried, Carried):  # else: placeholders
+            loan.lay(habit.layout.objects((obj,)), carried)
+        return obj
+
+
+def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`jitted`, in which the object has the values it has outside."""
+    habits: dict[PyTreeDef, Habit] = {}
+
+    def body(obj: Any) -> Any:
+        if jit_is_disabled():
+            return jitted(obj)
+        leaves, structure = jax.tree.flatten((obj,))
+        habit = habits.get(structure)
+        if habit is None:
+            habit = habits[structure] = Habit(layout_of((obj,)))
+        if habit.layout is None:
+            return jitted(obj)
+        try:
+            return call_lending(
+                habit,
+                (obj,),
+                leaves,
+                lambda carried: jitted(_Luggage(obj, carried, habit)),
+                at_once=True,
+            )
+        except _SelfIsStatic:
+            return jitted(obj)
+
+    return body

@@ -1,0 +1,259 @@
+"""Carry values across a trace: from the caller's objects to their traced copies.
+
+Nobody says which values a function needs. It is traced with the ones it asked for
+last time. When it asks for another, the value is computed on the caller's own object
+and used as it is, as a constant, to get to the end of the trace; that trace is then
+thrown away and the next has the value among its inputs.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import jax
+
+from ._find import Layout, layout_of
+from ._memo import NOT_LENT, Key, Lender, memo_of
+from ._pack import Mould, pack
+
+T = TypeVar("T")
+
+Slot = Any
+"""The place of an object: a number among the arguments, `(ask, number)` in a value."""
+
+Ask = tuple[Slot, Key]
+"""A value of the object in a slot."""
+
+_TRIES = 8
+"""Traces until a function that never asks for the same twice gets its way."""
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True)
+class Carried:
+    """Values on their way through a transformation: arrays as leaves, and the rest
+    as part of the structure, so that a change of it is traced anew."""
+
+    arrays: Sequence[Any] = ()
+    moulds: tuple[tuple[Ask, Mould], ...] = ()
+
+    def values(self) -> Iterator[tuple[Ask, Mould, Any]]:
+        start = 0
+        for ask, mould in self.moulds:
+            end = start + mould.holes
+            yield ask, mould, mould.fill(self.arrays[start:end])
+            start = end
+
+    def tree_flatten(self) -> tuple[Sequence[Any], Any]:
+        return self.arrays, self.moulds
+
+    @classmethod
+    def tree_unflatten(cls, moulds: Any, arrays: Sequence[Any]) -> "Carried":
+        return cls(arrays, moulds)
+
+
+class Retrace(BaseException):
+    """Ends a trace that was lent other values than it asked for.
+
+    Not an `Exception`: a function under trace may well catch those.
+    """
+
+    def __init__(self, loan: "Loan", asks: tuple[Ask, ...]) -> None:
+        self.loan = loan
+        self.asks = asks
+
+
+class Loan:
+    """The objects of one call, and what it lends to the traced copies of them."""
+
+    def __init__(self, objects: Sequence[Any]) -> None:
+        self.traced = False
+        self.at_once = False
+        """End the trace at the first ask for more: for a function whose end is out
+        of reach, such as one that is jitted already."""
+        self.is_last = False
+        """What was not lent is computed inside, whatever it costs."""
+        self._owners: dict[Slot, Any] = dict(enumerate(objects))
+        self._lent: dict[Ask, None] = {}
+        self._asked: dict[Ask, None] = {}
+
+    def gather(self, asks: Sequence[Ask], *, compute: bool) -> Carried | None:
+        """The values asked for. Those not there yet are computed, or make it None.
+
+        A value that cannot be kept cannot be carried: it is left out.
+        """
+        arrays: list[Any] = []
+        moulds: list[tuple[Ask, Mould]] = []
+        for ask in asks:
+            slot, key = ask
+            if slot not in self._owners:  # in a value that was left out
+                continue
+            owner = self._owners[slot]
+            if compute:
+                key.read(owner)
+            packed = _packed(key, owner)
+            if packed is not None:
+                value, its_arrays, mould = packed
+                arrays += its_arrays
+                moulds.append((ask, mould))
+                self._owners |= _slots_in(ask, mould, value)
+            elif not compute:
+                return None
+        return Carried(arrays, tuple(moulds))
+
+    def lay(self, objects: Sequence[Any], carried: Carried) -> None:
+        """Make the traced `objects` come here for the values they have not got."""
+        self.traced = True
+        copies: dict[Slot, Any] = dict(enumerate(objects))
+        lent: dict[Slot, dict[Key, Any]] = defaultdict(dict)
+        for ask, mould, value in carried.values():
+            slot, key = ask
+            lent[slot][key] = value
+            copies |= _slots_in(ask, mould, value)
+        self._lent = dict.fromkeys(ask for ask, _ in carried.moulds)
+        for slot, copy in copies.items():
+            if copy is not self._owners[slot]:  # with jit disabled they are the same
+                memo_of(copy).lender = self._lender(slot, lent[slot])
+
+    def _lender(self, slot: Slot, lent: dict[Key, Any]) -> Lender:
+        """For one traced object. Its values hang on it and not on the loan, which
+        may be there when the trace is over."""
+
+        def lend(key: Key) -> Any:
+            ask = (slot, key)
+            if key in lent:
+                self._asked[ask] = None
+                return lent[key]
+            if self.is_last or slot not in self._owners:
+                return NOT_LENT
+            owner = self._owners[slot]
+            value = key.read(owner)
+            if _packed(key, owner) is None:  # it could not be kept
+                return NOT_LENT
+            self._asked[ask] = None
+            if self.at_once:
+                raise Retrace(self, (*self._lent, ask))
+            return value
+
+        return lend
+
+    def check(self) -> None:
+        """At the end of a trace: was it lent what it asked for, and no more?"""
+        if not self.is_last and self._asked.keys() != self._lent.keys():
+            raise Retrace(self, tuple(self._asked))
+
+    def settle(self) -> None:
+        """Let go of the objects: a traced copy may outlive its trace by mistake."""
+        self._owners.clear()
+
+
+@dataclass(eq=False)
+class Habit:
+    """What a function asked of arguments of one structure.
+
+    The structure alone does not settle it (a function may look at shapes), but a
+    warm call must not look at every leaf. So the last asks are taken for granted
+    while all their values are there. If they are wrong, JAX traces, and the trace
+    tells. Only to compute a value must it be known that it will be asked for.
+    """
+
+    layout: Layout | None
+    asks: tuple[Ask, ...] = ()
+    asks_by_signature: dict[Any, tuple[Ask, ...]] = field(default_factory=dict)
+    varies: bool = False
+
+    def learn(self, signature: Any, asks: tuple[Ask, ...]) -> None:
+        self.asks_by_signature[signature] = self.asks = asks
+        self.varies = len(set(self.asks_by_signature.values())) > 1
+
+
+def call_lending(
+    habit: Habit,
+    tree: Any,
+    leaves: Sequence[Any],
+    program: Callable[[Carried], T],
+    *,
+    at_once: bool = False,
+) -> T:
+    """`program(carried)`, with the values it asks of the objects in `tree`.
+
+    The program must `lay` them on the traced copies while it is traced.
+    """
+    assert habit.layout is not None
+    objects = habit.layout.objects(tree)
+    signature = None
+    loan = Loan(objects)
+    carried = None if habit.varies else loan.gather(habit.asks, compute=False)
+    if carried is None:
+        signature = signature_of(leaves)
+        asks = habit.asks_by_signature.get(signature, ())
+        loan = Loan(objects)
+        carried = loan.gather(asks, compute=True)
+    for tries_left in reversed(range(_TRIES)):
+        assert carried is not None
+        loan.at_once, loan.is_last = at_once, tries_left == 0
+        outer, _active.loan = _active.loan, loan
+        try:
+            result = program(carried)
+            break
+        except Retrace as retrace:
+            if retrace.loan is not loan:  # the end of a trace further out
+                raise
+            asks = retrace.asks
+        finally:
+            _active.loan = outer
+            loan.settle()
+        loan = Loan(objects)
+        carried = loan.gather(asks, compute=True)
+    if loan.traced:
+        if signature is None:
+            signature = signature_of(leaves)
+        habit.learn(signature, tuple(ask for ask, _ in carried.moulds))
+    return result
+
+
+class _Active(threading.local):
+    loan: Loan | None = None
+
+
+_active = _Active()
+
+
+def active_loan() -> Loan | None:
+    """The loan of the call that is being traced."""
+    return _active.loan
+
+
+def signature_of(leaves: Sequence[Any]) -> Any:
+    """What of the leaves a trace can see: their shapes and dtypes."""
+    return tuple(
+        (getattr(x, "shape", type(x)), getattr(x, "dtype", None), _is_weak(x))
+        for x in leaves
+    )
+
+
+def _is_weak(x: Any) -> bool:
+    return bool(getattr(x, "weak_type", False))
+
+
+def _packed(key: Key, obj: Any) -> tuple[Any, list[Any], Mould] | None:
+    """The value of `key` and its parts, if it is kept; taken apart only once."""
+    memo = memo_of(obj)
+    packed = memo.packed.get(key)
+    if packed is None:
+        value = memo.get(key, memo)
+        if value is memo:
+            return None
+        packed = (value, *pack(value, key.of(obj)))
+        if key in memo.values:  # and not folded: then it holds the object
+            memo.packed[key] = packed
+    return packed
+
+
+def _slots_in(ask: Ask, mould: Mould, value: Any) -> dict[Slot, Any]:
+    """The objects in the value of an ask. They have cached values in their turn."""
+    if mould.layout is None:
+        return {}
+    return {(ask, i): obj for i, obj in enumerate(mould.layout.objects((value,)))}

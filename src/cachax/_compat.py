@@ -1,0 +1,61 @@
+"""The only file that touches JAX internals. Each says which versions it is for;
+`tests/test_compat.py` fails loudly when JAX changes one of them."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+from jax._src import core as _core  # trace_ctx, eval_trace: 0.4.36 and later
+from jax._src.state.types import AbstractRef  # 0.4.36 and later
+from jax._src.sharding_impls import UNSPECIFIED as UNSPECIFIED  # 0.4.36 and later
+
+Tracer = jax.core.Tracer
+Trace = Any
+"""One level of tracing. JAX has no public type for it."""
+
+CONCRETE: Trace = _core.eval_trace
+"""The level of values that are not traced at all."""
+
+_Jitted = type(jax.jit(lambda: None))
+
+_REF_NAMES = ("MutableArray", "ArrayRef", "Ref")  # 0.4.36, 0.7, 0.8 and later
+_REFS = tuple(getattr(_core, name) for name in _REF_NAMES if hasattr(_core, name))
+
+
+def current_trace() -> Trace:
+    return _core.trace_ctx.trace
+
+
+def trace_of(tracer: Tracer) -> Trace:
+    return tracer._trace
+
+
+def parent_of(trace: Trace) -> Trace | None:
+    """The level just outside, or None where JAX does not say: the traces of jit,
+    scan and the like only know theirs since 0.5."""
+    return getattr(trace, "parent_trace", None)
+
+
+def at_trace(trace: Trace) -> AbstractContextManager[None]:
+    """Operations inside this context happen at the level of `trace`.
+
+    `jax.ensure_compile_time_eval` would not do for `CONCRETE`: it folds constants
+    inside nested jits and swallows their callbacks.
+    """
+    return _core.set_current_trace(trace)
+
+
+def is_ref(x: object) -> bool:
+    """Whether `x` is a JAX reference: an array whose contents change in place."""
+    if isinstance(x, Tracer):
+        return isinstance(x.aval, AbstractRef)
+    return isinstance(x, _REFS)
+
+
+def is_jitted(fun: object) -> bool:
+    """Whether `fun` came out of `jax.jit`."""
+    return isinstance(fun, _Jitted)
+
+
+def jit_is_disabled() -> bool:
+    return jax.config.jax_disable_jit

@@ -1,0 +1,91 @@
+"""What can go wrong, and how it is said: every message names the class, the
+property, and the way out."""
+
+from collections.abc import Iterable
+
+
+class CachaxError(Exception):
+    """Base of every error cachax raises on its own account."""
+
+
+class NowhereToStoreError(CachaxError, TypeError):
+    """A cached property on a class whose objects cannot be held weakly."""
+
+    def __init__(self, cls: type, name: str) -> None:
+        super().__init__(
+            f"{cls.__qualname__}.{name}: objects of this class cannot be weakly "
+            "referenced, so there is nowhere to keep a cached value. "
+            f"{_why_not_weak(cls)}"
+        )
+
+
+class UnknownPropertyError(CachaxError, AttributeError):
+    """A name that is no cached property of the object's class."""
+
+    def __init__(self, cls: type, name: str, known: Iterable[str]) -> None:
+        names = ", ".join(sorted(known))
+        super().__init__(
+            f"{cls.__qualname__} has no cached property {name!r}. "
+            + (f"It has: {names}." if names else "It has none at all.")
+        )
+
+
+class UnhashableValueError(CachaxError, TypeError):
+    """A cached value with a static part that `jit` cannot tell from another."""
+
+    def __init__(self, owner: str, part: object) -> None:
+        kind = type(part).__name__
+        super().__init__(
+            f"{owner} returned a value with a part of type {kind!r}, which is neither "
+            "an array nor hashable. Inside `cachax.jit` such a part is static: it must "
+            "be hashable, so that a change of it can be seen and traced anew. Return "
+            "an array, a tuple, a frozenset or another hashable value instead, or read "
+            "the property outside and pass what you need of it."
+        )
+
+
+class LeakedTracerError(CachaxError, ValueError):
+    """A value that holds a tracer its object knows nothing of."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(
+            f"{owner}: the value holds a tracer that does not come from the fields of "
+            "its object, so it dies before the object does and must not be kept. Most "
+            "often something outside the object (a global, a closure, a value saved by "
+            "an earlier trace) was used. Make it a field of the object, or use a "
+            "method instead of a cached property."
+        )
+
+
+class NotKeptWarning(UserWarning):
+    """A value that cannot be kept without keeping its object alive for ever."""
+
+
+def holds_its_object(owner: str) -> NotKeptWarning:
+    return NotKeptWarning(
+        f"{owner} returned a value that refers back to its own object (a closure over "
+        "`self`, a bound method, or a class that is no pytree). Keeping it would keep "
+        "both alive for ever, so it is computed at every read. Refer to the fields "
+        "instead (`x = self.x; return lambda q: f(q, x)`), or return a pytree."
+    )
+
+
+def host_only_note(owner: str) -> str:
+    return (
+        f"cachax: {owner} was computed on traced values here. A body that needs real "
+        "numbers (numpy, scipy, a Python `if`) works on an object passed to a "
+        "`cachax.jit` function, which computes it outside the trace; under plain "
+        "`jax.jit`, `jax.vmap` or `jax.grad` read the property once before."
+    )
+
+
+def _why_not_weak(cls: type) -> str:
+    if issubclass(cls, tuple):
+        return (
+            "It is a tuple (a NamedTuple?): make it a frozen dataclass registered "
+            "with JAX instead."
+        )
+    return (
+        "It has __slots__ without '__weakref__': add '__weakref__' to them, or say "
+        "`@dataclass(slots=True, weakref_slot=True)`."
+    )

@@ -1,0 +1,54 @@
+"""Find the objects with cached values in a tree of arguments."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.tree_util import PyTreeDef
+
+from ._memo import keys_of
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the objects are in every tree of one structure.
+
+    `prefix` is that structure down to the outermost objects, which are leaves of
+    it; `places` says which leaves, `inside` where further objects are in each.
+    """
+
+    prefix: PyTreeDef
+    places: tuple[int, ...]
+    inside: tuple["Layout | None", ...]
+
+    def objects(self, tree: Any) -> list[Any]:
+        """The objects in `tree`, outer before inner, always in the same order."""
+        leaves = self.prefix.flatten_up_to(tree)
+        found = []
+        for place, inside in zip(self.places, self.inside, strict=True):
+            obj = leaves[place]
+            found.append(obj)
+            if inside is not None:
+                found += inside.objects(obj)
+        return found
+
+
+def layout_of(tree: Any) -> Layout | None:
+    """Where the objects are in trees like this one; None if there are none."""
+    leaves, prefix = jax.tree.flatten(
+        tree, is_leaf=lambda x: x is not tree and _has_keys(x)
+    )
+    places = tuple(i for i, x in enumerate(leaves) if _has_keys(x) and _is_pytree(x))
+    if not places:
+        return None
+    return Layout(prefix, places, tuple(layout_of(leaves[i]) for i in places))
+
+
+def _has_keys(x: object) -> bool:
+    return bool(keys_of(type(x)))
+
+
+def _is_pytree(x: object) -> bool:
+    """False for an object of a class that JAX has not been told about. It can only
+    be a static argument, which the function gets as it is."""
+    return not jax.tree_util.treedef_is_leaf(jax.tree.structure(x))

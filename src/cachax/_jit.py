@@ -1,0 +1,282 @@
+"""A drop-in for `jax.jit` that carries cached values in and out."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import PyTreeDef
+
+from ._carry import Carried, Habit, active_loan, call_lending
+from ._compat import UNSPECIFIED, Tracer, jit_is_disabled
+from ._find import Layout, layout_of
+from ._memo import memo_of
+from ._pack import pack
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+
+@overload
+def jit(fun: Callable[P, R], /, **options: Any) -> "Jitted[P, R]": ...
+@overload
+def jit(**options: Any) -> Callable[[Callable[P, R]], "Jitted[P, R]"]: ...
+def jit(fun: Any = None, /, **options: Any) -> Any:
+    """`jax.jit`, with the cached values of the objects among the arguments.
+
+    A value the function asks for is computed on the caller's own object, once, and
+    is an input of the compiled program from then on. An object the function returns
+    comes out with the values computed on it inside. Options are those of `jax.jit`;
+    argument numbers mean the arguments of `fun`.
+
+    >>> import dataclasses, jax, jax.numpy as jnp, cachax
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Line:
+    ...     x: jax.Array
+    ...
+    ...     @cachax.cached_property
+    ...     def mean(self):
+    ...         jax.debug.print("computing")
+    ...         return jnp.mean(self.x)
+    >>> @cachax.jit
+    ... def centred(line):
+    ...     return line.x - line.mean
+    >>> line = Line(jnp.array([1.0, 3.0]))
+    >>> centred(line)
+    computing
+    Array([-1.,  1.], dtype=float32)
+    >>> centred(line), line.mean
+    (Array([-1.,  1.], dtype=float32), Array(2., dtype=float32))
+    """
+    if fun is None:
+        return functools.partial(jit, **options)
+    return Jitted(fun, options)
+
+
+class Jitted(Generic[P, R]):
+    """What `cachax.jit` returns: called like the function it wraps."""
+
+    def __init__(self, fun: Callable[P, R], options: dict[str, Any]) -> None:
+        self._plain = jax.jit(fun, **options)  # says at once what is wrong with them
+        self._options = options
+        self._static = _Arguments.named(fun, options, "static")
+        self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
+        self._carrying = _carrying(fun)
+        self._programs: dict[int, Any] = {}
+        self._habits: dict[Any, Habit] = {}
+        self._returned: dict[PyTreeDef, Layout | None] = {}
+        functools.update_wrapper(self, fun)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if jit_is_disabled():
+            return self._plain(*args, **kwargs)
+        tree, statics = self._static.take_out(args, kwargs)
+        leaves, structure = jax.tree.flatten(tree)
+        key = (structure, statics)
+        try:
+            habit = self._habits.get(key)
+        except TypeError:  # an unhashable static argument: JAX says it better
+            return self._plain(*args, **kwargs)
+        if habit is None:
+            habit = self._habits[key] = Habit(layout_of(tree))
+        if habit.layout is None:
+            return self._plain(*args, **kwargs)
+
+        def program(carried: Carried) -> Any:
+            if self._donates:
+                carried = _apart_from(leaves, carried)
+            return self._program(len(args))(carried, *args, **kwargs)
+
+        out, brought = call_lending(habit, tree, leaves, program)
+        if brought.moulds:
+            self._lay_on_returned(out, brought)
+        return out
+
+    def __get__(
+        self: "Jitted[Concatenate[Any, Q], R]", instance: Any, owner: Any = None
+    ) -> Callable[Q, R]:
+        if instance is None:
+            return self  # type: ignore[return-value]  # on the class: as a function is
+        return functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<cachax.jit of {self.__wrapped__!r}>"
+
+    def __reduce__(self) -> str:
+        """As a function: by its name in its module, and never copied."""
+        return self.__qualname__
+
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered:
+        """The program on its own, as `jax.jit` would lower it.
+
+        What leaves here (to be compiled ahead of time, exported, looked at) takes
+        the arguments of the function and nothing else, so it computes cached values
+        inside.
+        """
+        return self._plain.lower(*args, **kwargs)
+
+    def trace(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Traced:
+        """The trace of the program on its own; see `lower`."""
+        return self._plain.trace(*args, **kwargs)
+
+    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """The shapes of what the function returns, without computing anything."""
+        return self._plain.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forget all traces and compiled programs."""
+        self._plain.clear_cache()
+        for program in self._programs.values():
+            program.clear_cache()
+        self._habits.clear()
+        self._returned.clear()
+
+    def _program(self, arguments: int) -> Any:
+        """The compiled function for so many positional arguments.
+
+        All the same one, but that a single sharding given for all arguments must be
+        written out for each, now that one more goes before them.
+        """
+        given = self._options.get("in_shardings", UNSPECIFIED)
+        if given is UNSPECIFIED or isinstance(given, tuple | list):
+            arguments = -1
+        program = self._programs.get(arguments)
+        if program is None:
+            options = _one_further(self._options, arguments)
+            program = self._programs[arguments] = jax.jit(self._carrying, **options)
+        return program
+
+    def _lay_on_returned(self, out: Any, brought: Carried) -> None:
+        structure = jax.tree.structure(out)
+        if structure not in self._returned:
+            self._returned[structure] = layout_of(out)
+        layout = self._returned[structure]
+        assert layout is not None
+        objects = layout.objects(out)
+        for (slot, key), _, value in brought.values():
+            memo_of(objects[slot]).keep(key, value)
+
+
+def _carrying(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun` as it is traced: with values coming in before its arguments, and values
+    going out after its result."""
+
+    @functools.wraps(fun)
+    def carrying(carried: Carried, /, *args: Any, **kwargs: Any) -> Any:
+        loan = active_loan()
+        assert loan is not None
+        layout = layout_of((args, kwargs))
+        assert layout is not None
+        loan.lay(layout.objects((args, kwargs)), carried)
+        out = fun(*args, **kwargs)
+        loan.check()
+        return out, _values_on(out)
+
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):  # a builtin
+        return carrying
+    values = inspect.Parameter("_cached_values", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = [values, *signature.parameters.values()]
+    carrying.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return carrying
+
+
+def _values_on(out: Any) -> Carried:
+    """The values kept on the objects in the result of a trace."""
+    layout = layout_of(out)
+    arrays: list[Any] = []
+    moulds = []
+    for slot, obj in enumerate(layout.objects(out) if layout else ()):
+        for key, value in memo_of(obj).values.items():
+            its_arrays, mould = pack(value, key.of(obj))
+            arrays += its_arrays
+            moulds.append(((slot, key), mould))
+    return Carried(arrays, tuple(moulds))
+
+
+def _apart_from(leaves: Sequence[Any], carried: Carried) -> Carried:
+    """The same values in other memory, where they share it with one of `leaves`: a
+    buffer cannot be donated and be used."""
+    taken = {_address(x) for x in leaves} - {None}
+    copies = [jnp.copy(x) if _address(x) in taken else x for x in carried.arrays]
+    return Carried(copies, carried.moulds)
+
+
+def _address(x: Any) -> int | None:
+    if not isinstance(x, jax.Array) or isinstance(x, Tracer):
+        return None
+    return x.addressable_data(0).unsafe_buffer_pointer()
+
+
+def _one_further(options: dict[str, Any], arguments: int) -> dict[str, Any]:
+    """The options of `jax.jit`, for a function with one more argument in front and
+    one more result at the end."""
+    options = dict(options)
+    for name in ("static_argnums", "donate_argnums"):
+        if options.get(name) is not None:
+            numbers = _as_tuple(options[name])
+            options[name] = tuple(n + 1 if n >= 0 else n for n in numbers)
+    given = options.get("in_shardings", UNSPECIFIED)
+    if given is not UNSPECIFIED:
+        each = given if arguments == -1 else (given,) * arguments
+        options["in_shardings"] = (UNSPECIFIED, *each)
+    given = options.get("out_shardings", UNSPECIFIED)
+    if given is not UNSPECIFIED:
+        options["out_shardings"] = (given, UNSPECIFIED)
+    return options
+
+
+class _Arguments:
+    """Some of a function's arguments, by number and by name."""
+
+    def __init__(self, numbers: Iterable[int], names: Iterable[str]) -> None:
+        self.numbers = frozenset(numbers)
+        self.names = frozenset(names)
+
+    @classmethod
+    def named(
+        cls, fun: Callable[..., Any], options: dict[str, Any], kind: str
+    ) -> "_Arguments":
+        """Those an option names, as `jax.jit` sees it: of numbers and names, what is
+        not given follows from the signature."""
+        numbers = options.get(f"{kind}_argnums")
+        names = options.get(f"{kind}_argnames")
+        if numbers is None and names is None:
+            return cls((), ())
+        if numbers is not None and names is not None:
+            return cls(_as_tuple(numbers), _as_tuple(names))
+        try:
+            parameters = [
+                p.name if p.kind is p.POSITIONAL_OR_KEYWORD else None
+                for p in inspect.signature(fun).parameters.values()
+            ]
+        except (TypeError, ValueError):
+            parameters = []
+        if numbers is None:
+            names = _as_tuple(names)
+            return cls((i for i, p in enumerate(parameters) if p in names), names)
+        numbers = _as_tuple(numbers)
+        chosen = (p for i, p in enumerate(parameters) if p and i in numbers)
+        return cls(numbers, chosen)
+
+    def take_out(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The other arguments, and these."""
+        if not self.numbers and not self.names:
+            return (args, kwargs), None
+        chosen = {n % len(args) for n in self.numbers if -len(args) <= n < len(args)}
+        others = [x for i, x in enumerate(args) if i not in chosen]
+        named = {k: x for k, x in kwargs.items() if k not in self.names}
+        statics = (
+            *((i, type(args[i]), args[i]) for i in sorted(chosen)),
+            *((k, type(x), x) for k, x in sorted(kwargs.items()) if k in self.names),
+        )
+        return (tuple(others), named), statics
+
+
+def _as_tuple(one_or_many: Any) -> tuple[Any, ...]:
+    return (one_or_many,) if isinstance(one_or_many, int | str) else tuple(one_or_many)

@@ -1,0 +1,219 @@
+"""Where cached values live: beside their object, never in it.
+
+One table, keyed by the identity of the object and holding it weakly. Not in the
+instance `__dict__`, which chex flattens, nnx makes part of the tree structure,
+equinox compares, and pickle writes.
+"""
+
+import threading
+import warnings
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax
+from jax.tree_util import PyTreeDef
+
+from ._errors import LeakedTracerError, NowhereToStoreError, holds_its_object
+from ._levels import is_alive, may_be_kept
+from ._parts import plain_leaves, walk
+from ._snapshot import Snapshot
+
+
+class Key(ABC):
+    """What a value is kept under: for now, a cached property.
+
+    Two properties of one name (one overriding the other) are two keys.
+    """
+
+    attrname: str | None
+
+    @abstractmethod
+    def read(self, obj: Any) -> Any:
+        """The value for `obj`, computed and kept if it is not there yet."""
+
+    def of(self, obj: object) -> str:
+        """How messages name this value of `obj`."""
+        return f"{type(obj).__qualname__}.{self.attrname}"
+
+
+Lender = Callable[[Key], Any]
+"""Gives a value for a traced object from somewhere else, or `NOT_LENT`."""
+
+NOT_LENT: Any = object()
+
+
+class Memo(weakref.ref[Any]):
+    """The values kept for one object, as long as its fields stay the same."""
+
+    __slots__ = (
+        "_locks",
+        "_snapshot",
+        "folded",
+        "key",
+        "lender",
+        "packed",
+        "values",
+    )
+
+    key: int
+    values: dict[Key, Any]
+    folded: dict[Key, "_Folded"]
+    packed: dict[Key, Any]
+    lender: Lender | None
+
+    def __new__(cls, obj: object) -> "Memo":
+        return super().__new__(cls, obj, _remove)
+
+    def __init__(self, obj: object) -> None:
+        super().__init__(obj, _remove)  # type: ignore[call-arg]
+        self.key = id(obj)
+        values = self.values = {}
+        folded = self.folded = {}
+        packed = self.packed = {}
+        self.lender = None
+        self._locks: dict[Key, threading.RLock] = {}  # type: ignore[valid-type]
+
+        def forget() -> None:
+            values.clear()
+            folded.clear()
+            packed.clear()
+
+        self._snapshot = Snapshot(obj, forget)
+
+    def is_current(self, obj: object) -> bool:
+        return self() is obj and self._snapshot.holds(obj)
+
+    @contextmanager
+    def one_thread(self, key: Key) -> Iterator[None]:
+        """One thread at a time computes the value of `key`; the others wait.
+
+        A lock for each value and not for each object: two values of two objects may
+        need each other's crosswise without being circular.
+        """
+        with self._locks.setdefault(key, threading.RLock()):
+            yield
+        self._locks.pop(key, None)
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        """The value kept under `key`, or `default`."""
+        try:
+            return self.values[key]
+        except KeyError:
+            folded = self.folded.get(key)
+            return default if folded is None else folded.unfold(self())
+
+    def keep(self, key: Key, value: Any) -> None:
+        """Keep `value`, if it lives as long as the object and does not hold it."""
+        if type(value) in plain_leaves and not isinstance(value, jax.core.Tracer):
+            self.values[key] = value
+            return
+        obj = self()
+        if not may_be_kept(value, obj):
+            if not is_alive(value):
+                raise LeakedTracerError(key.of(obj))
+        elif any(part is obj for part in walk(value)):
+            folded = _fold(value, obj)
+            if folded is None:
+                warnings.warn(holds_its_object(key.of(obj)), stacklevel=4)
+            else:
+                self.folded[key] = folded
+        else:
+            self.values[key] = value
+
+    def forget(self, key: Key) -> None:
+        self.values.pop(key, None)
+        self.folded.pop(key, None)
+        self.packed.pop(key, None)
+
+
+class _Folded:
+    """A value that holds its own object, kept without the object.
+
+    The table is out of the garbage collector's sight: a value in it that held its
+    object would keep both for ever.
+    """
+
+    def __init__(self, value: Any, leaves: list[Any], structure: PyTreeDef) -> None:
+        self._leaves = leaves
+        self._structure = structure
+        self._last = _weakly(value)
+
+    def unfold(self, obj: object) -> Any:
+        value = self._last()
+        if value is None:
+            leaves = [obj if x is _ITSELF else x for x in self._leaves]
+            value = self._structure.unflatten(leaves)
+            self._last = _weakly(value)
+        return value
+
+
+_ITSELF = object()
+
+
+def _fold(value: Any, obj: object) -> _Folded | None:
+    """`value` without `obj`; None if it holds it where JAX does not see it."""
+    leaves, structure = jax.tree.flatten(value, is_leaf=lambda x: x is obj)
+    leaves = [_ITSELF if x is obj else x for x in leaves]
+    try:
+        hollow = structure.unflatten(leaves)
+    except Exception:  # raised by a class that looks at what it is built from
+        return None
+    if any(part is obj for part in walk(hollow)):
+        return None
+    return _Folded(value, leaves, structure)
+
+
+def _weakly(value: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: None
+
+
+_memos: dict[int, Memo] = {}
+_making = threading.Lock()
+
+
+def memo_of(obj: Any) -> Memo:
+    """The memo of `obj`, with no value in it that is out of date."""
+    memo = _memos.get(id(obj))
+    if memo is not None and memo.is_current(obj):
+        return memo
+    new = Memo(obj)
+    with _making:
+        memo = _memos.get(id(obj))  # another thread may have been here first
+        if memo is None or not memo.is_current(obj):
+            memo = _memos[id(obj)] = new
+    return memo
+
+
+def _remove(memo: Memo) -> None:
+    if _memos.get(memo.key) is memo:
+        del _memos[memo.key]
+
+
+_keys: WeakKeyDictionary[type, dict[str, Key]] = WeakKeyDictionary()
+
+
+def keys_of(cls: type) -> dict[str, Key]:
+    """The keys that are attributes of `cls`, by name."""
+    try:
+        return _keys[cls]
+    except KeyError:
+        found: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            found |= vars(base)
+        keys = {n: a for n, a in found.items() if isinstance(a, Key)}
+        _keys[cls] = keys
+        return keys
+
+
+def declare(cls: type, name: str) -> None:
+    """Take note that `cls` has a key under `name`, if its objects can have a memo."""
+    if cls.__weakrefoffset__ == 0:
+        raise NowhereToStoreError(cls, name)
+    _keys.clear()

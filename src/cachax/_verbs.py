@@ -1,0 +1,78 @@
+"""What one can do with an object's cached values: look, fill, empty, preset."""
+
+import copy
+from typing import Any, TypeVar
+
+from ._errors import LeakedTracerError, UnknownPropertyError
+from ._memo import Key, keys_of, memo_of
+
+T = TypeVar("T")
+
+_MISSING: Any = object()
+
+
+def cached(obj: object) -> dict[str, Any]:
+    """The values `obj` has now, by name. Computes nothing.
+
+    >>> import cachax
+    >>> class Square:
+    ...     side = 3
+    ...     @cachax.cached_property
+    ...     def area(self):
+    ...         return self.side**2
+    >>> square = Square()
+    >>> cachax.cached(square)
+    {}
+    >>> square.area, cachax.cached(square)
+    (9, {'area': 9})
+    """
+    found = {name: _peek(obj, key) for name, key in keys_of(type(obj)).items()}
+    return {name: value for name, value in found.items() if value is not _MISSING}
+
+
+def is_cached(obj: object, name: str) -> bool:
+    """Whether reading this property would compute nothing."""
+    return _peek(obj, _key(obj, name)) is not _MISSING
+
+
+def warm(obj: T, *names: str) -> T:
+    """Compute these properties now, all of them if none is named; returns `obj`."""
+    for name in names or keys_of(type(obj)):
+        _key(obj, name)
+    for name in names or keys_of(type(obj)):
+        getattr(obj, name)
+    return obj
+
+
+def clear(obj: object, *names: str) -> None:
+    """Forget these values, all of them if none is named."""
+    keys = [_key(obj, name) for name in names or keys_of(type(obj))]
+    for key in keys:
+        memo_of(obj).forget(key)
+
+
+def preset(obj: T, /, **values: Any) -> T:
+    """A copy of `obj` that already has these values, for one who knows them.
+
+    They are taken on trust: `cachax` does not compute them to compare.
+    """
+    keys = {_key(obj, name): value for name, value in values.items()}
+    new = copy.copy(obj)
+    for key, value in keys.items():
+        memo = memo_of(new)
+        memo.keep(key, value)
+        if memo.get(key, _MISSING) is _MISSING:
+            raise LeakedTracerError(key.of(new))
+    return new
+
+
+def _key(obj: object, name: str) -> Key:
+    keys = keys_of(type(obj))
+    if name not in keys:
+        raise UnknownPropertyError(type(obj), name, keys)
+    return keys[name]
+
+
+def _peek(obj: Any, key: Key) -> Any:
+    laid = getattr(obj, "__dict__", {}).get(key.attrname, _MISSING)
+    return laid if laid is not _MISSING else memo_of(obj).get(key, _MISSING)
