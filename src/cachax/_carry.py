@@ -1,9 +1,9 @@
 """Carry values across a trace: from the caller's objects to their traced copies.
 
 Nobody says which values a function needs. It is traced with the ones it asked for
-last time. When it asks for another, the value is computed on the caller's own object
-and used as it is, as a constant, to get to the end of the trace; that trace is then
-thrown away and the next has the value among its inputs.
+last time. When it asks for another, the value is computed on the caller's own object,
+and something of the same shape and dtype stands in for it until the end of the trace;
+that trace is then thrown away, and the next has the value among its inputs.
 """
 
 import threading
@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import jax
 
-from ._find import Layout, layout_of
+from ._compat import at_trace, current_trace
+from ._find import Layout
 from ._memo import NOT_LENT, Key, Lender, memo_of
 from ._pack import Mould, pack
 
@@ -106,13 +107,14 @@ class Loan:
     def lay(self, objects: Sequence[Any], carried: Carried) -> None:
         """Make the traced `objects` come here for the values they have not got."""
         self.traced = True
+        self._trace = current_trace()
+        self._lent = dict.fromkeys(ask for ask, _ in carried.moulds)
         copies: dict[Slot, Any] = dict(enumerate(objects))
         lent: dict[Slot, dict[Key, Any]] = defaultdict(dict)
         for ask, mould, value in carried.values():
             slot, key = ask
             lent[slot][key] = value
             copies |= _slots_in(ask, mould, value)
-        self._lent = dict.fromkeys(ask for ask, _ in carried.moulds)
         for slot, copy in copies.items():
             if copy is not self._owners[slot]:  # with jit disabled they are the same
                 memo_of(copy).lender = self._lender(slot, lent[slot])
@@ -129,20 +131,39 @@ class Loan:
             if self.is_last or slot not in self._owners:
                 return NOT_LENT
             owner = self._owners[slot]
-            value = key.read(owner)
-            if _packed(key, owner) is None:  # it could not be kept
+            key.read(owner)
+            packed = _packed(key, owner)
+            if packed is None:  # it could not be kept
                 return NOT_LENT
             self._asked[ask] = None
             if self.at_once:
                 raise Retrace(self, (*self._lent, ask))
-            return value
+            return self._stand_in(ask, *packed)
 
         return lend
+
+    def _stand_in(self, ask: Ask, value: Any, arrays: list[Any], mould: Mould) -> Any:
+        """Something like `value`, in a trace that will be thrown away.
+
+        Not the value itself: a trace that has seen a tracer from outside and is given
+        up is kept alive by JAX as long as that tracer (up to 0.10 at least).
+        """
+        with at_trace(self._trace):
+            copy = mould.fill([jax.lax.full_like(x, 0) for x in arrays])
+        self._owners |= _slots_in(ask, mould, value)
+        for slot, obj in _slots_in(ask, mould, copy).items():
+            memo_of(obj).lender = self._lender(slot, {})
+        return copy
 
     def check(self) -> None:
         """At the end of a trace: was it lent what it asked for, and no more?"""
         if not self.is_last and self._asked.keys() != self._lent.keys():
             raise Retrace(self, tuple(self._asked))
+
+    def check_failed(self) -> None:
+        """In a trace that failed: a value that only stood in may be the reason."""
+        if self._asked.keys() - self._lent.keys():
+            raise Retrace(self, tuple(self._lent | self._asked))
 
     def settle(self) -> None:
         """Let go of the objects: a traced copy may outlive its trace by mistake."""

@@ -172,7 +172,11 @@ def _carrying(fun: Callable[..., Any]) -> Callable[..., Any]:
         layout = layout_of((args, kwargs))
         assert layout is not None
         loan.lay(layout.objects((args, kwargs)), carried)
-        out = fun(*args, **kwargs)
+        try:
+            out = fun(*args, **kwargs)
+        except Exception:
+            loan.check_failed()
+            raise
         loan.check()
         return out, _values_on(out)
 

@@ -214,6 +214,12 @@ def keys_of(cls: type) -> dict[str, Key]:
 
 def declare(cls: type, name: str) -> None:
     """Take note that `cls` has a key under `name`, if its objects can have a memo."""
-    if cls.__weakrefoffset__ == 0:
+    if cls.__weakrefoffset__ == 0 and not _is_mixin(cls):
         raise NowhereToStoreError(cls, name)
     _keys.clear()
+
+
+def _is_mixin(cls: type) -> bool:
+    """Whether `cls` has no fields at all: `__slots__ = ()`, so that its subclasses
+    are free to have slots, `__weakref__` among them."""
+    return cls.__basicsize__ == object.__basicsize__ and cls.__itemsize__ == 0
