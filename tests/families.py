@@ -25,7 +25,7 @@ def array(field: Any) -> jax.Array:
     return field[...] if isinstance(field, nnx.Variable) else field
 
 
-class Derived:
+class SlottedDerived:
     __slots__ = ()
 
     @cachax.cached_property
@@ -79,6 +79,10 @@ CHAINS = {
 """Which bodies must run, once each, for a property to be computed."""
 
 
+class Derived(SlottedDerived):
+    pass
+
+
 class FlaxNode(Derived, struct.PyTreeNode):
     a: Any
     b: Any
@@ -95,7 +99,7 @@ class FlaxDataclass(Derived):
     b: Any
 
 
-class Equinox(Derived, eqx.Module):
+class Equinox(eqx.Module, Derived):
     a: Any
     b: Any
 
@@ -132,7 +136,7 @@ class NodeClass(Derived):
         return cls(*children)
 
 
-class Slotted(Derived):
+class Slotted(SlottedDerived):
     __slots__ = ("__weakref__", "a", "b")
 
     def __init__(self, a: Any, b: Any) -> None:
@@ -141,13 +145,13 @@ class Slotted(Derived):
 
 
 @attrs.frozen
-class AttrsFrozen(Derived):
+class AttrsFrozen(SlottedDerived):
     a: Any
     b: Any
 
 
 @attrs.define(eq=False)
-class AttrsMutable(Derived):
+class AttrsMutable(SlottedDerived):
     a: Any
     b: Any
 
@@ -205,10 +209,12 @@ class Family:
 
     def assign(self, obj: Any, a: Any) -> None:
         assert self.mutable
-        if isinstance(obj, nnx.Module):
+        if not isinstance(obj, nnx.Module):
+            obj.a = a
+        elif NNX_IS_PYTREE:
             obj.a[...] = a
         else:
-            obj.a = a
+            obj.a.value = a
 
 
 NNX_IS_PYTREE = issubclass(nnx.Module, getattr(nnx, "Pytree", ()))
