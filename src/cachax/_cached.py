@@ -110,6 +110,7 @@ class cached_property(Key, Generic[T_co]):
                 "Cannot use cached_property instance without calling __set_name__ on it."
             )
         with memo.one_thread(self):
+            memo = memo_of(obj)  # another thread's body may have led to a new one
             value = memo.get(self, _MISSING)
             if value is not _MISSING:
                 return value
@@ -119,7 +120,7 @@ class cached_property(Key, Generic[T_co]):
                     memo.values[self] = value
                     return value
             value = self._evaluate(obj)
-            memo.keep(self, value)
+            memo.after_a_body(obj).keep(self, value)
             return value
 
     def _evaluate(self, obj: Any) -> T_co:

@@ -153,10 +153,10 @@ class Jitted(Generic[P, R]):
     def _lay_on_returned(self, out: Any, brought: Carried) -> None:
         structure = jax.tree.structure(out)
         if structure not in self._returned:
-            self._returned[structure] = layout_of(out)
+            self._returned[structure] = layout_of((out,))
         layout = self._returned[structure]
         assert layout is not None
-        objects = layout.objects(out)
+        objects = layout.objects((out,))
         for (slot, key), _, value in brought.values():
             memo_of(objects[slot]).keep(key, value)
 
@@ -192,10 +192,10 @@ def _carrying(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def _values_on(out: Any) -> Carried:
     """The values kept on the objects in the result of a trace."""
-    layout = layout_of(out)
+    layout = layout_of((out,))
     arrays: list[Any] = []
     moulds = []
-    for slot, obj in enumerate(layout.objects(out) if layout else ()):
+    for slot, obj in enumerate(layout.objects((out,)) if layout else ()):
         for key, value in memo_of(obj).values.items():
             its_arrays, mould = pack(value, key.of(obj))
             arrays += its_arrays

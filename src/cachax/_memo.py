@@ -87,6 +87,17 @@ class Memo(weakref.ref[Any]):
     def is_current(self, obj: object) -> bool:
         return self() is obj and self._snapshot.holds(obj)
 
+    def after_a_body(self, obj: object) -> "Memo":
+        """Where to keep a value, now that its body has run.
+
+        A body may set fields of its own object (a counter, something to use again)
+        without that being a change to the object: all it has computed from is still
+        there. An array replaced meanwhile, by whomever, is one: then the value is
+        out of date already and goes to the memo that nobody asks any more.
+        """
+        now = memo_of(obj)
+        return now if now is self or self._snapshot.all_still_in(obj) else self
+
     @contextmanager
     def one_thread(self, key: Key) -> Iterator[None]:
         """One thread at a time computes the value of `key`; the others wait.
@@ -187,6 +198,8 @@ def memo_of(obj: Any) -> Memo:
     with _making:
         memo = _memos.get(id(obj))  # another thread may have been here first
         if memo is None or not memo.is_current(obj):
+            if memo is not None and memo() is obj:
+                new._locks = memo._locks  # a body may be at work, and change a field
             memo = _memos[id(obj)] = new
     return memo
 

@@ -12,6 +12,9 @@ from typing import Any
 from ._compat import is_ref
 from ._parts import Parts, is_frozen, parts_of, plain_leaves, walk
 
+_VOID = [-1]
+"""Ids that nothing has."""
+
 
 class Snapshot:
     """The identities of everything inside an object at one moment.
@@ -33,7 +36,7 @@ class Snapshot:
         ids = self._ids = _ids_within(obj) if self._deep else [*map(id, inside)]
 
         def void(_: object) -> None:
-            ids[:] = [-1]
+            ids[:] = _VOID
             on_death()
 
         self._held = [_watch(part, void) for part in inside]
@@ -45,6 +48,13 @@ class Snapshot:
         if self._deep:
             return _ids_within(obj) == self._ids
         return [*map(id, self._parts(obj))] == self._ids
+
+    def all_still_in(self, obj: object) -> bool:
+        """Whether every array and object that was in `obj` is in it now, whatever
+        was added, and whatever numbers and strings were changed."""
+        watched = [x() for x in self._held if isinstance(x, weakref.ref)]
+        now = set(map(id, walk(obj, into_functions=False)))
+        return self._ids != _VOID and all(id(x) in now for x in watched)
 
 
 def _can_change(part: object) -> bool:
