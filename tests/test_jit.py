@@ -9,6 +9,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,6 +17,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from measure import compilations, computations, computing
 
 import cachax
+
+if hasattr(jax, "enable_x64"):
+    enable_x64 = jax.enable_x64
+else:  # before JAX 0.8
+    from jax.experimental import enable_x64
 
 
 class Vector(eqx.Module):
@@ -566,7 +572,6 @@ def test_random_keys_weak_types_and_numpy_values() -> None:
 
 
 def test_double_precision() -> None:
-    enable_x64 = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64
     with enable_x64(True):
         v = Vector(jnp.array([3.0, 4.0]))
         assert cachax.jit(lambda v: v.norm * 1.0)(v).dtype == jnp.float64

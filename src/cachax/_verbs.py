@@ -1,7 +1,10 @@
 """What one can do with an object's cached values: look, fill, empty, preset."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any, TypeVar
+
+import jax
 
 from ._errors import LeakedTracerError, UnknownPropertyError
 from ._memo import Key, keys_of, memo_of
@@ -37,33 +40,47 @@ def is_cached(obj: object, name: str) -> bool:
 
 def warm(obj: T, *names: str) -> T:
     """Compute these properties now, all of them if none is named; returns `obj`."""
-    for name in names or keys_of(type(obj)):
-        _key(obj, name)
-    for name in names or keys_of(type(obj)):
-        getattr(obj, name)
+    for key in _keys(obj, names):
+        assert key.attrname is not None
+        getattr(obj, key.attrname)
     return obj
 
 
 def clear(obj: object, *names: str) -> None:
     """Forget these values, all of them if none is named."""
-    keys = [_key(obj, name) for name in names or keys_of(type(obj))]
-    for key in keys:
-        memo_of(obj).forget(key)
+    for key in _keys(obj, names):
+        _forget(obj, key)
 
 
 def preset(obj: T, /, **values: Any) -> T:
     """A copy of `obj` that already has these values, for one who knows them.
 
-    They are taken on trust: `cachax` does not compute them to compare.
+    They are taken on trust: nothing is computed to compare.
     """
-    keys = {_key(obj, name): value for name, value in values.items()}
-    new = copy.copy(obj)
-    for key, value in keys.items():
-        memo = memo_of(new)
+    keys = _keys(obj, values) if values else []
+    new = _copied(obj)
+    for key in keys:
+        _forget(new, key)
+    memo = memo_of(new)
+    for key, value in zip(keys, values.values(), strict=True):
         memo.keep(key, value)
         if memo.get(key, _MISSING) is _MISSING:
             raise LeakedTracerError(key.of(new))
     return new
+
+
+def _copied(obj: T) -> T:
+    """As JAX would rebuild it, if it can. (A `copy.copy` of an equinox module stays
+    on equinox's list of unfinished ones, and is never let go.)"""
+    leaves, structure = jax.tree.flatten(obj)
+    if jax.tree_util.treedef_is_leaf(structure):
+        return copy.copy(obj)
+    return structure.unflatten(leaves)
+
+
+def _keys(obj: object, names: Iterable[str]) -> list[Key]:
+    """The keys of these names, of all if there are none."""
+    return [_key(obj, name) for name in names or keys_of(type(obj))]
 
 
 def _key(obj: object, name: str) -> Key:
@@ -76,3 +93,8 @@ def _key(obj: object, name: str) -> Key:
 def _peek(obj: Any, key: Key) -> Any:
     laid = getattr(obj, "__dict__", {}).get(key.attrname, _MISSING)
     return laid if laid is not _MISSING else memo_of(obj).get(key, _MISSING)
+
+
+def _forget(obj: Any, key: Key) -> None:
+    getattr(obj, "__dict__", {}).pop(key.attrname, None)
+    memo_of(obj).forget(key)
