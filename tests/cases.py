@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from families import CHAINS, FAMILIES, TRUTH, Family, array
 
 import cachax
+
+from families import CHAINS, FAMILIES, TRUTH, Family, array
 
 A = np.array([1.0, 2.0, 3.0], dtype=np.float32)
 B = np.array([0.5, -1.0, 2.0], dtype=np.float32)

@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx, struct
-from measure import computing
 
 import cachax
+
+from measure import computing
 
 
 def array(field: Any) -> jax.Array:

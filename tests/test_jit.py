@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
-from measure import compilations, computations, computing
 
 import cachax
+
+from measure import compilations, computations, computing
 
 if hasattr(jax, "enable_x64"):
     enable_x64 = jax.enable_x64
@@ -212,9 +213,7 @@ def test_an_object_as_a_static_argument() -> None:
 
 
 def test_donation_of_an_object_with_a_value_that_is_its_buffer() -> None:
-    fun = cachax.jit(
-        lambda k, v: (v.x * k * v.norm, v.itself + 0), donate_argnums=1
-    )
+    fun = cachax.jit(lambda k, v: (v.x * k * v.norm, v.itself + 0), donate_argnums=1)
     for _ in range(2):
         v = vector()
         kept = (v.norm, v.itself)[0]
@@ -276,7 +275,7 @@ def test_an_unknown_option_is_refused_at_once() -> None:
 
 def test_an_unhashable_static_argument_gets_jax_own_error() -> None:
     fun = cachax.jit(lambda v, k: v.norm, static_argnums=1)
-    with pytest.raises(ValueError, match="[Nn]on-hashable static"):
+    with pytest.raises(ValueError, match=r"[Nn]on-hashable static"):
         fun(vector(), [1])
 
 
@@ -492,7 +491,9 @@ def test_leaves_of_two_trace_levels() -> None:
     x = jnp.array([1.0, 2.0])
     with jax.checking_leaks():
         got = jax.jit(jax.jacfwd(outer))(x)
-        expected = jax.jacfwd(lambda a: jax.grad(lambda b: jnp.sum(a * b) ** 2)(a * 3))(x)
+        expected = jax.jacfwd(lambda a: jax.grad(lambda b: jnp.sum(a * b) ** 2)(a * 3))(
+            x
+        )
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 

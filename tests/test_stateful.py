@@ -26,9 +26,10 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
-from measure import computations, computing
 
 import cachax
+
+from measure import computations, computing
 
 
 class Node:
@@ -183,9 +184,7 @@ class Programs(RuleBasedStateMachine):
 
     @rule(obj=objects)
     def jit_closed_over_in_a_loop(self, obj: Any) -> None:
-        loop = jax.jit(
-            lambda x: jax.lax.fori_loop(0, 3, lambda _, c: c + obj.total, x)
-        )
+        loop = jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda _, c: c + obj.total, x))
         with computations() as counts:
             close(loop(0.0), 3 * total(obj))
         assert counts.total() == self.cost(obj, "total")

@@ -5,11 +5,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+
+import cachax
+
 from cases import PYTREES, close, fresh, over, truth
 from families import FAMILIES, Family
 from measure import computations
-
-import cachax
 
 
 @over(FAMILIES)

@@ -51,7 +51,9 @@ class cached_property(Key, Generic[T_co]):
         self.attrname: str | None = None
         self.__doc__ = func.__doc__
         self.__module__ = func.__module__
-        self._body = carrying_body(func) if is_jitted(func) else func
+        self._body: Callable[[Any], T_co] = (
+            carrying_body(func) if is_jitted(func) else func
+        )
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self.attrname is None:
@@ -107,7 +109,8 @@ class cached_property(Key, Generic[T_co]):
     def _compute(self, obj: Any, memo: Memo) -> Any:
         if self.attrname is None:
             raise TypeError(
-                "Cannot use cached_property instance without calling __set_name__ on it."
+                "Cannot use cached_property instance without calling "
+                "__set_name__ on it."
             )
         with memo.one_thread(self):
             memo = memo_of(obj)  # another thread's body may have led to a new one

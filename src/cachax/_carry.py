@@ -80,29 +80,39 @@ class Loan:
         self._lent: dict[Ask, None] = {}
         self._asked: dict[Ask, None] = {}
 
-    def gather(self, asks: Sequence[Ask], *, compute: bool) -> Carried | None:
-        """The values asked for. Those not there yet are computed, or make it None.
+    def gather(self, asks: Sequence[Ask]) -> Carried:
+        """The values asked for, computed if they are not there yet.
 
-        A value that cannot be kept cannot be carried: it is left out.
+        A value that cannot be kept cannot be carried: it is left out, and so are
+        those of the objects in it.
         """
         arrays: list[Any] = []
         moulds: list[tuple[Ask, Mould]] = []
         for ask in asks:
             slot, key = ask
-            if slot not in self._owners:  # in a value that was left out
-                continue
-            owner = self._owners[slot]
-            if compute:
-                key.read(owner)
-            packed = _packed(key, owner)
-            if packed is not None:
-                value, its_arrays, mould = packed
-                arrays += its_arrays
-                moulds.append((ask, mould))
-                self._owners |= _slots_in(ask, mould, value)
-            elif not compute:
-                return None
+            if slot in self._owners:
+                key.read(self._owners[slot])
+                self._take(ask, arrays, moulds)
         return Carried(arrays, tuple(moulds))
+
+    def gather_kept(self, asks: Sequence[Ask]) -> Carried | None:
+        """The values asked for, if they are all there."""
+        arrays: list[Any] = []
+        moulds: list[tuple[Ask, Mould]] = []
+        if all(self._take(ask, arrays, moulds) for ask in asks):
+            return Carried(arrays, tuple(moulds))
+        return None
+
+    def _take(self, ask: Ask, arrays: list[Any], moulds: list[Any]) -> bool:
+        slot, key = ask
+        packed = _packed(key, self._owners[slot])
+        if packed is None:
+            return False
+        value, its_arrays, mould = packed
+        arrays += its_arrays
+        moulds.append((ask, mould))
+        self._owners |= _slots_in(ask, mould, value)
+        return True
 
     def lay(self, objects: Sequence[Any], carried: Carried) -> None:
         """Make the traced `objects` come here for the values they have not got."""
@@ -206,14 +216,14 @@ def call_lending(
     objects = habit.layout.objects(tree)
     signature = None
     loan = Loan(objects)
-    carried = None if habit.varies else loan.gather(habit.asks, compute=False)
+    carried = None if habit.varies else loan.gather_kept(habit.asks)
     if carried is None:
         signature = signature_of(leaves)
-        asks = habit.asks_by_signature.get(signature, ())
         loan = Loan(objects)
-        carried = loan.gather(asks, compute=True)
-    for tries_left in reversed(range(_TRIES)):
-        assert carried is not None
+        carried = loan.gather(habit.asks_by_signature.get(signature, ()))
+    tries_left = _TRIES
+    while True:
+        tries_left -= 1
         loan.at_once, loan.is_last = at_once, tries_left == 0
         outer, _active.loan = _active.loan, loan
         try:
@@ -227,11 +237,10 @@ def call_lending(
             _active.loan = outer
             loan.settle()
         loan = Loan(objects)
-        carried = loan.gather(asks, compute=True)
+        carried = loan.gather(asks)
     if loan.traced:
-        if signature is None:
-            signature = signature_of(leaves)
-        habit.learn(signature, tuple(ask for ask, _ in carried.moulds))
+        asks = tuple(ask for ask, _ in carried.moulds)
+        habit.learn(signature or signature_of(leaves), asks)
     return result
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import jax
 from jax._src import core as _core  # trace_ctx, eval_trace: 0.4.36 and later
+from jax._src import sharding_impls as _shardings
 from jax._src.state.types import AbstractRef  # 0.4.36 and later
-from jax._src.sharding_impls import UNSPECIFIED as UNSPECIFIED  # 0.4.36 and later
 
-Tracer = jax.core.Tracer
+UNSPECIFIED: Any = vars(_shardings)["UNSPECIFIED"]  # 0.4.36 and later
+"""Left to JAX, which None in a sharding is not always."""
+
+Tracer: Any = jax.core.Tracer
 Trace = Any
 """One level of tracing. JAX has no public type for it."""
 
@@ -26,7 +29,7 @@ def current_trace() -> Trace:
     return _core.trace_ctx.trace
 
 
-def trace_of(tracer: Tracer) -> Trace:
+def trace_of(tracer: Any) -> Trace:
     return tracer._trace
 
 
@@ -42,7 +45,8 @@ def at_trace(trace: Trace) -> AbstractContextManager[None]:
     `jax.ensure_compile_time_eval` would not do for `CONCRETE`: it folds constants
     inside nested jits and swallows their callbacks.
     """
-    return _core.set_current_trace(trace)
+    context: AbstractContextManager[None] = _core.set_current_trace(trace)  # type: ignore[no-untyped-call]
+    return context
 
 
 def is_ref(x: object) -> bool:
@@ -58,4 +62,5 @@ def is_jitted(fun: object) -> bool:
 
 
 def jit_is_disabled() -> bool:
-    return jax.config.jax_disable_jit
+    disabled: bool = jax.config.jax_disable_jit  # type: ignore[attr-defined]
+    return disabled

@@ -60,8 +60,13 @@ def jit(fun: Any = None, /, **options: Any) -> Any:
 class Jitted(Generic[P, R]):
     """What `cachax.jit` returns: called like the function it wraps."""
 
+    __wrapped__: Callable[P, R]
+    __qualname__: str
+
     def __init__(self, fun: Callable[P, R], options: dict[str, Any]) -> None:
-        self._plain = jax.jit(fun, **options)  # says at once what is wrong with them
+        self._plain: Any = jax.jit(
+            fun, **options
+        )  # says at once what is wrong with them
         self._options = options
         self._static = _Arguments.named(fun, options, "static")
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
@@ -72,24 +77,27 @@ class Jitted(Generic[P, R]):
         functools.update_wrapper(self, fun)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        plain: Callable[P, R] = self._plain
         if jit_is_disabled():
-            return self._plain(*args, **kwargs)
+            return plain(*args, **kwargs)
         tree, statics = self._static.take_out(args, kwargs)
         leaves, structure = jax.tree.flatten(tree)
         key = (structure, statics)
         try:
             habit = self._habits.get(key)
         except TypeError:  # an unhashable static argument: JAX says it better
-            return self._plain(*args, **kwargs)
+            return plain(*args, **kwargs)
         if habit is None:
             habit = self._habits[key] = Habit(layout_of(tree))
         if habit.layout is None:
-            return self._plain(*args, **kwargs)
+            return plain(*args, **kwargs)
 
-        def program(carried: Carried) -> Any:
+        def program(carried: Carried) -> tuple[R, Carried]:
             if self._donates:
                 carried = _apart_from(leaves, carried)
-            return self._program(len(args))(carried, *args, **kwargs)
+            both: tuple[R, Carried]
+            both = self._program(len(args))(carried, *args, **kwargs)
+            return both
 
         out, brought = call_lending(habit, tree, leaves, program)
         if brought.moulds:
@@ -117,11 +125,13 @@ class Jitted(Generic[P, R]):
         the arguments of the function and nothing else, so it computes cached values
         inside.
         """
-        return self._plain.lower(*args, **kwargs)
+        lowered: jax.stages.Lowered = self._plain.lower(*args, **kwargs)
+        return lowered
 
     def trace(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Traced:
         """The trace of the program on its own; see `lower`."""
-        return self._plain.trace(*args, **kwargs)
+        traced: jax.stages.Traced = self._plain.trace(*args, **kwargs)
+        return traced
 
     def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The shapes of what the function returns, without computing anything."""

@@ -15,7 +15,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
-from jax.tree_util import PyTreeDef
 
 from ._errors import LeakedTracerError, NowhereToStoreError, holds_its_object
 from ._levels import is_alive, may_be_kept
@@ -69,13 +68,13 @@ class Memo(weakref.ref[Any]):
         return super().__new__(cls, obj, _remove)
 
     def __init__(self, obj: object) -> None:
-        super().__init__(obj, _remove)  # type: ignore[call-arg]
+        super().__init__(obj, _remove)  # type: ignore[call-arg]  # typeshed: object's
         self.key = id(obj)
         values = self.values = {}
         folded = self.folded = {}
         packed = self.packed = {}
         self.lender = None
-        self._locks: dict[Key, threading.RLock] = {}  # type: ignore[valid-type]
+        self._locks: dict[Key, threading.RLock] = {}
 
         def forget() -> None:
             values.clear()
@@ -148,7 +147,7 @@ class _Folded:
     object would keep both for ever.
     """
 
-    def __init__(self, value: Any, leaves: list[Any], structure: PyTreeDef) -> None:
+    def __init__(self, value: Any, leaves: list[Any], structure: Any) -> None:
         self._leaves = leaves
         self._structure = structure
         self._last = _weakly(value)
@@ -170,7 +169,7 @@ def _fold(value: Any, obj: object) -> _Folded | None:
     leaves, structure = jax.tree.flatten(value, is_leaf=lambda x: x is obj)
     leaves = [_ITSELF if x is obj else x for x in leaves]
     try:
-        hollow = structure.unflatten(leaves)
+        hollow = jax.tree.unflatten(structure, leaves)
     except Exception:  # raised by a class that looks at what it is built from
         return None
     if any(part is obj for part in walk(hollow)):

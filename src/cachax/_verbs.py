@@ -75,7 +75,8 @@ def _copied(obj: T) -> T:
     leaves, structure = jax.tree.flatten(obj)
     if jax.tree_util.treedef_is_leaf(structure):
         return copy.copy(obj)
-    return structure.unflatten(leaves)
+    new: T = jax.tree.unflatten(structure, leaves)
+    return new
 
 
 def _keys(obj: object, names: Iterable[str]) -> list[Key]:

@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+
+import cachax
+
 from cases import PYTREES, close, fresh, once, over, over_chains, read, reader, truth
 from families import FAMILIES, Family
 from measure import computations
-
-import cachax
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

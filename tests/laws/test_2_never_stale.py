@@ -9,6 +9,9 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+
+import cachax
+
 from cases import (
     MUTABLE,
     MUTABLE_PYTREES,
@@ -24,8 +27,6 @@ from cases import (
     truth,
 )
 from families import FAMILIES, Family, array
-
-import cachax
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

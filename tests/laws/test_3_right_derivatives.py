@@ -7,10 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from cases import PYTREES, A, B, close, fresh, over_chains, over_keys, read
-from families import FAMILIES, TRUTH, Family
 
 import cachax
+
+from cases import PYTREES, A, B, close, fresh, over_chains, over_keys, read
+from families import FAMILIES, TRUTH, Family
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

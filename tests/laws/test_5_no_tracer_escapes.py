@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+
+import cachax
+
 from cases import PYTREES, close, fresh, once, over, over_keys, read, truth
 from families import FAMILIES, Family
 from measure import computations
-
-import cachax
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -52,7 +53,9 @@ TOUCH: dict[str, Callable[[Any], Any]] = {
     "jit_of_grad": lambda f: jax.jit(jax.grad(f)),
     "grad_of_jit": lambda f: jax.grad(jax.jit(f)),
     "vmap": lambda f: lambda x: jax.vmap(f)(x[None])[0],
-    "vmap_of_jit_of_grad": lambda f: lambda x: jax.vmap(jax.jit(jax.grad(f)))(x[None])[0],
+    "vmap_of_jit_of_grad": lambda f: (
+        lambda x: jax.vmap(jax.jit(jax.grad(f)))(x[None])[0]
+    ),
     "scan": lambda f: lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, None, 1)[0],
     "while": in_while,
     "cond": lambda f: lambda x: jax.lax.cond(x > 0, f, lambda y: 2 * f(y), x),

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import PYTREES, A, B, close, fresh, over
-from families import FAMILIES, Family
 
 import cachax
+
+from cases import PYTREES, A, B, close, fresh, over
+from families import FAMILIES, Family
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -45,7 +46,7 @@ def test_equality_and_hash_stay(family: Family) -> None:
 
     def compared() -> tuple[Any, ...]:
         hashable = type(hot).__hash__ is not None
-        return cold == hot, hot == hot, hashable and hash(hot)  # noqa: PLR0124
+        return cold == hot, hot == hot, hashable and hash(hot)
 
     before = compared()
     cachax.warm(hot, "scaled")

@@ -7,11 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+import cachax
+
 from cases import PYTREES, A, B, close, fresh, over, over_chains, read, truth
 from families import Family
 from measure import compilations
-
-import cachax
 
 
 @over_chains(PYTREES)

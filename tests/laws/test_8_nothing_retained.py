@@ -9,11 +9,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-from cases import MUTABLE, A, fresh, over
-from families import FAMILIES, Family, FlaxNode
 
 import cachax
 from cachax import _memo
+
+from cases import MUTABLE, A, fresh, over
+from families import FAMILIES, Family, FlaxNode
 
 
 @pytest.fixture

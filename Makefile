@@ -1,0 +1,45 @@
+# Everything needs only Python 3.11+ with venv, make, and a package index.
+# Environments are made on first use, and anew when their pins change.
+
+PYTHON ?= python3
+NEWEST := .venv/newest
+OLDEST := .venv/oldest
+PYTEST := -m pytest -q -n 2
+
+.PHONY: demo test lint types test-newest test-oldest lock clean
+
+demo: $(NEWEST)/.ready  ## the four orders of access, counted three ways
+	$(NEWEST)/bin/python examples/four_orders.py
+
+test: lint types test-newest test-oldest  ## all that must hold before a change lands
+
+lint: $(NEWEST)/.ready
+	$(NEWEST)/bin/ruff check
+	$(NEWEST)/bin/ruff format --check
+
+types: $(NEWEST)/.ready
+	$(NEWEST)/bin/mypy
+
+test-newest: $(NEWEST)/.ready
+	$(NEWEST)/bin/python $(PYTEST)
+
+test-oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python $(PYTEST)
+
+.venv/%/.ready: requirements/%.txt pyproject.toml
+	rm -rf .venv/$*
+	$(PYTHON) -m venv .venv/$*
+	.venv/$*/bin/python -m pip install -q --disable-pip-version-check -r $<
+	.venv/$*/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	touch $@
+
+lock: $(NEWEST)/.ready  ## choose the newest versions anew, and the oldest JAX's peers
+	$(NEWEST)/bin/python -m pip install -q --disable-pip-version-check uv
+	$(NEWEST)/bin/uv pip compile -q -U --universal --python-version 3.11 --group dev \
+	  --custom-compile-command "make lock" pyproject.toml -o requirements/newest.txt
+	$(NEWEST)/bin/uv pip compile -q -U --universal --python-version 3.11 --group test \
+	  --custom-compile-command "make lock" pyproject.toml requirements/oldest.in \
+	  -o requirements/oldest.txt
+
+clean:
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache
