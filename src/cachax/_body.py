@@ -10,8 +10,8 @@ from typing import Any
 import jax
 from jax.tree_util import PyTreeDef
 
-from ._carry import Carried, Habit, active_loan, call_lending
-from ._compat import jit_is_disabled
+from ._carry import Carried, Habit, Recent, active_loan, call_lending
+from ._compat import Tracer, jit_is_disabled
 from ._find import layout_of
 
 
@@ -40,14 +40,20 @@ class _Luggage:
     def tree_unflatten(cls, habit: Any, children: Any) -> Any:
         obj, carried = children
         loan = active_loan()
-        if loan is not None and isinstance(carried, Carried):  # else: placeholders
+        if loan is not None and _is_traced(children):
             loan.lay(habit.layout.objects((obj,)), carried)
         return obj
 
 
+def _is_traced(children: Any) -> bool:
+    """Whether it is rebuilt for the body: JAX also does so to explain an error."""
+    leaves = jax.tree.leaves(children)
+    return not leaves or any(isinstance(x, Tracer) for x in leaves)
+
+
 def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`jitted`, in which the object has the values it has outside."""
-    habits: dict[PyTreeDef, Habit] = {}
+    habits: dict[PyTreeDef, Habit] = Recent()
 
     def body(obj: Any) -> Any:
         if jit_is_disabled():
@@ -58,15 +64,26 @@ def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
             habit = habits[structure] = Habit(layout_of((obj,)))
         if habit.layout is None:
             return jitted(obj)
+        started = False
+
+        def program(carried: Carried) -> Any:
+            nonlocal started
+            luggage = _Luggage(obj, carried, habit)
+            try:
+                return jitted(luggage)
+            finally:
+                loan = active_loan()
+                started = loan is not None and loan.traced
+
         try:
-            return call_lending(
-                habit,
-                (obj,),
-                leaves,
-                lambda carried: jitted(_Luggage(obj, carried, habit)),
-                at_once=True,
-            )
+            return call_lending(habit, (obj,), leaves, program, at_once=True)
         except _SelfIsStatic:
             return jitted(obj)
+        except Exception:
+            if started:
+                raise
+        # Refused before it came to tracing: an option of the jitted function (a
+        # sharding for each field) fits the object and not the luggage.
+        return jitted(obj)
 
     return body

@@ -74,13 +74,7 @@ class cached_property(Key, Generic[T_co]):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> T_co: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self
-        # What a user has laid into the instance wins, as it does with functools.
-        fields = getattr(instance, "__dict__", None)
-        if fields is not None and self.attrname in fields:
-            return fields[self.attrname]
-        return self.read(instance)
+        return self if instance is None else self.read(instance)
 
     # With functools, `obj.p = v` and `del obj.p` work on the instance `__dict__`,
     # where the cached value is too. Here it is not, and so that `del` still forgets
@@ -99,12 +93,22 @@ class cached_property(Key, Generic[T_co]):
         memo.forget(self)
 
     def read(self, obj: Any) -> Any:
+        # What a user has laid into the instance wins, as it does with functools.
+        fields = getattr(obj, "__dict__", None)
+        if fields is not None and self.attrname in fields:
+            return fields[self.attrname]
         try:
             memo = memo_of(obj)
         except TypeError:
             raise NowhereToStoreError(type(obj), self.func.__name__) from None
         value = memo.values.get(self, _MISSING)
         return self._compute(obj, memo) if value is _MISSING else value
+
+    def peek(self, obj: Any, default: Any) -> Any:
+        fields = getattr(obj, "__dict__", None)
+        if fields is not None and self.attrname in fields:
+            return fields[self.attrname]
+        return memo_of(obj).get(self, default)
 
     def _compute(self, obj: Any, memo: Memo) -> Any:
         if self.attrname is None:

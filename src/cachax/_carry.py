@@ -18,8 +18,11 @@ from ._compat import at_trace, current_trace
 from ._find import Layout
 from ._memo import NOT_LENT, Key, Lender, memo_of
 from ._pack import Mould, pack
+from ._snapshot import may_change
 
+K = TypeVar("K")
 T = TypeVar("T")
+V = TypeVar("V")
 
 Slot = Any
 """The place of an object: a number among the arguments, `(ask, number)` in a value."""
@@ -28,7 +31,8 @@ Ask = tuple[Slot, Key]
 """A value of the object in a slot."""
 
 _TRIES = 8
-"""Traces until a function that never asks for the same twice gets its way."""
+"""Traces that bring nothing new, until a function that never asks for the same twice
+has to compute inside what it was not lent."""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -105,6 +109,8 @@ class Loan:
 
     def _take(self, ask: Ask, arrays: list[Any], moulds: list[Any]) -> bool:
         slot, key = ask
+        if slot not in self._owners:  # of a value that has no such object today
+            return False
         packed = _packed(key, self._owners[slot])
         if packed is None:
             return False
@@ -141,6 +147,10 @@ class Loan:
             if self.is_last or slot not in self._owners:
                 return NOT_LENT
             owner = self._owners[slot]
+            if memo_of(owner).is_busy(key):
+                # Waiting here could be for ever: the other thread may want the trace
+                # that this one is in. Wait outside.
+                raise Retrace(self, (*self._lent, ask))
             key.read(owner)
             packed = _packed(key, owner)
             if packed is None:  # it could not be kept
@@ -180,6 +190,16 @@ class Loan:
         self._owners.clear()
 
 
+class Recent(dict[K, V]):
+    """A dictionary of the last thousand entries: what is kept for a function must
+    not grow with the number of calls."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        if len(self) > 1000:
+            self.pop(next(iter(self)), None)
+
+
 @dataclass(eq=False)
 class Habit:
     """What a function asked of arguments of one structure.
@@ -192,7 +212,7 @@ class Habit:
 
     layout: Layout | None
     asks: tuple[Ask, ...] = ()
-    asks_by_signature: dict[Any, tuple[Ask, ...]] = field(default_factory=dict)
+    asks_by_signature: dict[Any, tuple[Ask, ...]] = field(default_factory=Recent)
     varies: bool = False
 
     def learn(self, signature: Any, asks: tuple[Ask, ...]) -> None:
@@ -222,8 +242,8 @@ def call_lending(
         loan = Loan(objects)
         carried = loan.gather(habit.asks_by_signature.get(signature, ()))
     tries_left = _TRIES
+    known: set[Ask] = set()
     while True:
-        tries_left -= 1
         loan.at_once, loan.is_last = at_once, tries_left == 0
         outer, _active.loan = _active.loan, loan
         try:
@@ -236,6 +256,8 @@ def call_lending(
         finally:
             _active.loan = outer
             loan.settle()
+        tries_left -= known.issuperset(asks)
+        known.update(asks)
         loan = Loan(objects)
         carried = loan.gather(asks)
     if loan.traced:
@@ -269,16 +291,20 @@ def _is_weak(x: Any) -> bool:
 
 
 def _packed(key: Key, obj: Any) -> tuple[Any, list[Any], Mould] | None:
-    """The value of `key` and its parts, if it is kept; taken apart only once."""
+    """The value of `key` and its parts, if it is there and can travel."""
     memo = memo_of(obj)
-    packed = memo.packed.get(key)
-    if packed is None:
-        value = memo.get(key, memo)
-        if value is memo:
-            return None
-        packed = (value, *pack(value, key.of(obj)))
-        if key in memo.values:  # and not folded: then it holds the object
-            memo.packed[key] = packed
+    packed: tuple[Any, list[Any], Mould] | None = memo.packed.get(key)
+    if packed is not None:
+        return packed
+    value = key.peek(obj, memo)
+    if value is memo:
+        return None
+    parts = pack(value, key.of(obj))
+    if parts is None:
+        return None
+    packed = (value, *parts)
+    if memo.values.get(key, memo) is value and not may_change(value):
+        memo.packed[key] = packed  # taken apart once and for all
     return packed
 
 

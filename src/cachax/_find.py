@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from jax.tree_util import PyTreeDef
 
-from ._memo import keys_of
+from ._memo import names_of
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,22 @@ def layout_of(tree: Any) -> Layout | None:
     leaves, prefix = jax.tree.flatten(
         tree, is_leaf=lambda x: x is not tree and _has_keys(x)
     )
-    places = tuple(i for i, x in enumerate(leaves) if _has_keys(x) and _is_pytree(x))
+    places = tuple(i for i, x in enumerate(leaves) if _has_keys(x) and is_pytree(x))
     if not places:
         return None
     return Layout(prefix, places, tuple(layout_of(leaves[i]) for i in places))
 
 
 def _has_keys(x: object) -> bool:
-    return bool(keys_of(type(x)))
+    cls = type(x)
+    return bool(names_of(cls)) and cls.__weakrefoffset__ != 0
 
 
-def _is_pytree(x: object) -> bool:
+def is_pytree(x: object) -> bool:
     """False for an object of a class that JAX has not been told about. It can only
     be a static argument, which the function gets as it is."""
-    return not jax.tree_util.treedef_is_leaf(jax.tree.structure(x))
+    structure: Any = jax.tree.structure(x)
+    return bool(structure != _LEAF)
+
+
+_LEAF: Any = jax.tree.structure(0)

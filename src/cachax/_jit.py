@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import PyTreeDef
 
-from ._carry import Carried, Habit, active_loan, call_lending
+from ._carry import Carried, Habit, Recent, active_loan, call_lending
 from ._compat import UNSPECIFIED, Tracer, jit_is_disabled
+from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
 from ._memo import memo_of
 from ._pack import pack
@@ -70,13 +71,13 @@ class Jitted(Generic[P, R]):
         self._options = options
         self._static = _Arguments.named(fun, options, "static")
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
-        self._carrying = _carrying(fun)
+        self._carrying = _carrying(fun, self._static)
         self._programs: dict[int, Any] = {}
-        self._habits: dict[Any, Habit] = {}
-        self._returned: dict[PyTreeDef, Layout | None] = {}
-        functools.update_wrapper(self, fun)
+        self._habits: dict[Any, Habit] = Recent()
+        self._returned: dict[PyTreeDef, Layout | None] = Recent()
+        functools.update_wrapper(self, fun, updated=())
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         plain: Callable[P, R] = self._plain
         if jit_is_disabled():
             return plain(*args, **kwargs)
@@ -96,7 +97,7 @@ class Jitted(Generic[P, R]):
             if self._donates:
                 carried = _apart_from(leaves, carried)
             both: tuple[R, Carried]
-            both = self._program(len(args))(carried, *args, **kwargs)
+            both = self._program(len(tree[0]))(carried, *args, **kwargs)
             return both
 
         out, brought = call_lending(habit, tree, leaves, program)
@@ -115,10 +116,10 @@ class Jitted(Generic[P, R]):
         return f"<cachax.jit of {self.__wrapped__!r}>"
 
     def __reduce__(self) -> str:
-        """As a function: by its name in its module, and never copied."""
-        return self.__qualname__
+        """As a function: by its name in its module, so it is not copied either."""
+        return getattr(self, "__qualname__", repr(self))
 
-    def lower(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered:
+    def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered:
         """The program on its own, as `jax.jit` would lower it.
 
         What leaves here (to be compiled ahead of time, exported, looked at) takes
@@ -128,12 +129,12 @@ class Jitted(Generic[P, R]):
         lowered: jax.stages.Lowered = self._plain.lower(*args, **kwargs)
         return lowered
 
-    def trace(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Traced:
+    def trace(self, /, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Traced:
         """The trace of the program on its own; see `lower`."""
         traced: jax.stages.Traced = self._plain.trace(*args, **kwargs)
         return traced
 
-    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def eval_shape(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The shapes of what the function returns, without computing anything."""
         return self._plain.eval_shape(*args, **kwargs)
 
@@ -146,7 +147,7 @@ class Jitted(Generic[P, R]):
         self._returned.clear()
 
     def _program(self, arguments: int) -> Any:
-        """The compiled function for so many positional arguments.
+        """The compiled function for so many positional arguments, static ones apart.
 
         All the same one, but that a single sharding given for all arguments must be
         written out for each, now that one more goes before them.
@@ -171,7 +172,7 @@ class Jitted(Generic[P, R]):
             memo_of(objects[slot]).keep(key, value)
 
 
-def _carrying(fun: Callable[..., Any]) -> Callable[..., Any]:
+def _carrying(fun: Callable[..., Any], static: "_Arguments") -> Callable[..., Any]:
     """`fun` as it is traced: with values coming in before its arguments, and values
     going out after its result."""
 
@@ -179,9 +180,10 @@ def _carrying(fun: Callable[..., Any]) -> Callable[..., Any]:
     def carrying(carried: Carried, /, *args: Any, **kwargs: Any) -> Any:
         loan = active_loan()
         assert loan is not None
-        layout = layout_of((args, kwargs))
+        tree, _ = static.take_out(args, kwargs)
+        layout = layout_of(tree)
         assert layout is not None
-        loan.lay(layout.objects((args, kwargs)), carried)
+        loan.lay(layout.objects(tree), carried)
         try:
             out = fun(*args, **kwargs)
         except Exception:
@@ -201,15 +203,20 @@ def _carrying(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _values_on(out: Any) -> Carried:
-    """The values kept on the objects in the result of a trace."""
+    """The values kept on the objects in the result of a trace, as far as they can
+    leave it. The others are computed again when they are asked for."""
     layout = layout_of((out,))
     arrays: list[Any] = []
     moulds = []
     for slot, obj in enumerate(layout.objects((out,)) if layout else ()):
         for key, value in memo_of(obj).values.items():
-            its_arrays, mould = pack(value, key.of(obj))
-            arrays += its_arrays
-            moulds.append(((slot, key), mould))
+            try:
+                packed = pack(value, key.of(obj))
+            except UnhashableValueError:
+                continue
+            if packed is not None:
+                arrays += packed[0]
+                moulds.append(((slot, key), packed[1]))
     return Carried(arrays, tuple(moulds))
 
 

@@ -5,6 +5,7 @@ instance `__dict__`, which chex flattens, nnx makes part of the tree structure,
 equinox compares, and pickle writes.
 """
 
+import inspect
 import threading
 import warnings
 import weakref
@@ -16,9 +17,10 @@ from weakref import WeakKeyDictionary
 
 import jax
 
+from ._compat import Tracer
 from ._errors import LeakedTracerError, NowhereToStoreError, holds_its_object
 from ._levels import is_alive, may_be_kept
-from ._parts import plain_leaves, walk
+from ._parts import all_parts, plain_leaves, reached
 from ._snapshot import Snapshot
 
 
@@ -33,6 +35,10 @@ class Key(ABC):
     @abstractmethod
     def read(self, obj: Any) -> Any:
         """The value for `obj`, computed and kept if it is not there yet."""
+
+    @abstractmethod
+    def peek(self, obj: Any, default: Any) -> Any:
+        """The value for `obj` if it is there, else `default`."""
 
     def of(self, obj: object) -> str:
         """How messages name this value of `obj`."""
@@ -108,7 +114,16 @@ class Memo(weakref.ref[Any]):
             yield
         self._locks.pop(key, None)
 
-    def get(self, key: Key, default: Any = None) -> Any:
+    def is_busy(self, key: Key) -> bool:
+        """Whether another thread is computing the value of `key`."""
+        lock = self._locks.get(key)
+        if lock is None or lock.acquire(blocking=False):
+            if lock is not None:
+                lock.release()
+            return False
+        return True
+
+    def get(self, key: Key, default: Any) -> Any:
         """The value kept under `key`, or `default`."""
         try:
             return self.values[key]
@@ -118,26 +133,38 @@ class Memo(weakref.ref[Any]):
 
     def keep(self, key: Key, value: Any) -> None:
         """Keep `value`, if it lives as long as the object and does not hold it."""
-        if type(value) in plain_leaves and not isinstance(value, jax.core.Tracer):
+        if type(value) in plain_leaves and not isinstance(value, Tracer):
             self.values[key] = value
             return
         obj = self()
         if not may_be_kept(value, obj):
             if not is_alive(value):
                 raise LeakedTracerError(key.of(obj))
-        elif any(part is obj for part in walk(value)):
-            folded = _fold(value, obj)
-            if folded is None:
-                warnings.warn(holds_its_object(key.of(obj)), stacklevel=4)
-            else:
-                self.folded[key] = folded
-        else:
+        elif not _reaches(value, obj):
             self.values[key] = value
+        elif (folded := _fold(value, obj)) is not None:
+            self.folded[key] = folded
+        else:
+            warnings.warn(holds_its_object(key.of(obj)), stacklevel=_TO_THE_READER)
 
     def forget(self, key: Key) -> None:
         self.values.pop(key, None)
         self.folded.pop(key, None)
         self.packed.pop(key, None)
+
+
+_TO_THE_READER = 5
+"""Frames from `Memo.keep` to the line that reads a property."""
+
+
+def _reaches(value: Any, obj: object) -> bool:
+    """Whether `value` holds `obj`, directly or by values cached on what it holds."""
+    return any(part is obj for part in reached(value, _parts_and_values))
+
+
+def _parts_and_values(x: Any) -> list[Any]:
+    memo = _memos.get(id(x))
+    return all_parts(x) + ([] if memo is None else [*memo.values.values()])
 
 
 class _Folded:
@@ -166,15 +193,13 @@ _ITSELF = object()
 
 def _fold(value: Any, obj: object) -> _Folded | None:
     """`value` without `obj`; None if it holds it where JAX does not see it."""
-    leaves, structure = jax.tree.flatten(value, is_leaf=lambda x: x is obj)
-    leaves = [_ITSELF if x is obj else x for x in leaves]
     try:
+        leaves, structure = jax.tree.flatten(value, is_leaf=lambda x: x is obj)
+        leaves = [_ITSELF if x is obj else x for x in leaves]
         hollow = jax.tree.unflatten(structure, leaves)
-    except Exception:  # raised by a class that looks at what it is built from
+    except Exception:  # no tree, or of a class that looks at what it is built from
         return None
-    if any(part is obj for part in walk(hollow)):
-        return None
-    return _Folded(value, leaves, structure)
+    return None if _reaches(hollow, obj) else _Folded(value, leaves, structure)
 
 
 def _weakly(value: Any) -> Callable[[], Any]:
@@ -208,27 +233,33 @@ def _remove(memo: Memo) -> None:
         del _memos[memo.key]
 
 
-_keys: WeakKeyDictionary[type, dict[str, Key]] = WeakKeyDictionary()
+_names: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+# Names, and not the keys: a key holds its function, and that may hold the class.
+
+
+def names_of(cls: type) -> tuple[str, ...]:
+    """The names under which `cls` has keys."""
+    try:
+        return _names[cls]
+    except KeyError:
+        attributes: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            attributes |= vars(base)
+        names = tuple(n for n, a in attributes.items() if isinstance(a, Key))
+        _names[cls] = names
+        return names
 
 
 def keys_of(cls: type) -> dict[str, Key]:
     """The keys that are attributes of `cls`, by name."""
-    try:
-        return _keys[cls]
-    except KeyError:
-        found: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):
-            found |= vars(base)
-        keys = {n: a for n, a in found.items() if isinstance(a, Key)}
-        _keys[cls] = keys
-        return keys
+    return {name: inspect.getattr_static(cls, name) for name in names_of(cls)}
 
 
 def declare(cls: type, name: str) -> None:
     """Take note that `cls` has a key under `name`, if its objects can have a memo."""
     if cls.__weakrefoffset__ == 0 and not _is_mixin(cls):
         raise NowhereToStoreError(cls, name)
-    _keys.clear()
+    _names.clear()
 
 
 def _is_mixin(cls: type) -> bool:

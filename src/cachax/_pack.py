@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
 
-from ._compat import CONCRETE, at_trace
+from ._compat import CONCRETE, Tracer, at_trace
 from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
+from ._parts import walk
 
 
 class _Hole:
@@ -30,6 +31,7 @@ class Mould:
 
     structure: PyTreeDef
     leaves: tuple[Any, ...]
+    holes: int
     identity: tuple[Any, ...]
     layout: Layout | None
 
@@ -39,10 +41,6 @@ class Mould:
     def __hash__(self) -> int:
         return hash(self.identity)
 
-    @property
-    def holes(self) -> int:
-        return self.leaves.count(_HOLE)
-
     def fill(self, arrays: Sequence[Any]) -> Any:
         """The value again, with these arrays in it."""
         remaining = iter(arrays)
@@ -50,20 +48,28 @@ class Mould:
         return self.structure.unflatten(leaves)
 
 
-def pack(value: Any, owner: str) -> tuple[list[Any], Mould]:
-    """The arrays of `value`, and the mould to put them into."""
+def pack(value: Any, owner: str) -> tuple[list[Any], Mould] | None:
+    """The arrays of `value`, and the mould to put them into.
+
+    None if it has arrays where JAX does not see them: in a closure, or in an object
+    of a class that is no pytree. As a static part they would be constants of a
+    program, one for each object, which holds them for as long as it lives.
+    """
     leaves, structure = jax.tree.flatten(value)
-    travels = [_travels(x) for x in leaves]
-    arrays = [_as_jax(x) for x, goes in zip(leaves, travels, strict=True) if goes]
-    static = tuple(
-        _HOLE if goes else x for x, goes in zip(leaves, travels, strict=True)
-    )
+    arrays = [_as_jax(x) for x in leaves if _travels(x)]
+    static = tuple(_HOLE if _travels(x) else x for x in leaves)
     identity = (structure, *map(_identity, static))
     try:
         hash(identity)
     except TypeError:
         raise UnhashableValueError(owner, _unhashable_part(static)) from None
-    return arrays, Mould(structure, static, identity, layout_of((value,)))
+    if any(isinstance(part, _ARRAYS) for part in walk(static)):
+        return None
+    layout = layout_of((value,))
+    return arrays, Mould(structure, static, len(arrays), identity, layout)
+
+
+_ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
 def _travels(leaf: object) -> bool:
@@ -73,7 +79,7 @@ def _travels(leaf: object) -> bool:
     if isinstance(leaf, jax.Array):
         return True
     if isinstance(leaf, np.ndarray):
-        return leaf.dtype.kind not in "OSUMm"
+        return leaf.dtype.kind not in "OSUMm" and leaf.dtype.names is None
     return isinstance(leaf, np.inexact)
 
 

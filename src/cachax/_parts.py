@@ -5,8 +5,8 @@ object, be slow, or read a cached property itself, and a class need not be a pyt
 to hold arrays. Fields are read straight from the instance.
 """
 
-import dataclasses
 import functools
+import gc
 import sys
 import types
 from collections import deque
@@ -22,11 +22,13 @@ from ._compat import Tracer
 Parts = Callable[[Any], list[Any]]
 """Lists what is directly inside an object, names and keys included."""
 
-_ARRAYS = (jax.Array, Tracer, np.ndarray, np.generic)
-_ATOMS = (str, bytes, int, float, complex, type(None), type, types.ModuleType, np.dtype)
-_SEALED = ("jaxlib", "jax._src", "jax.sharding", "numpy", "builtins", "logging")
-"""Modules whose objects are looked at from outside only: meshes, dtypes, devices."""
+_NUMBERS = (bytes, int, float, complex, type(None))
+_LEAVES = (jax.Array, Tracer, np.generic, np.dtype, str, *_NUMBERS)
+_SEALED = ("jaxlib", "jax._src", "jax.sharding", "numpy", "logging")
+"""Modules whose objects count as one thing when looking for changes: meshes,
+shardings, custom derivative rules, loggers."""
 
+_SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset, deque)
 _IMMUTABLE = (tuple, frozenset, functools.partial, types.MethodType, types.FunctionType)
 
 plain_leaves: set[type] = {str, bytes, int, float, complex, bool, type(None)}
@@ -38,7 +40,7 @@ _frozen: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
 
 
 def parts_of(cls: type) -> Parts | None:
-    """How to list the parts of a `cls` object; None if it has none."""
+    """How to list the parts of a `cls` object; None if it is taken as one thing."""
     try:
         return _parts[cls]
     except KeyError:
@@ -46,18 +48,38 @@ def parts_of(cls: type) -> Parts | None:
         return found
 
 
-def walk(root: object, *, into_functions: bool = True) -> Iterator[Any]:
-    """Everything reached from `root`, itself first, each thing once."""
+def walk(root: object) -> Iterator[Any]:
+    """Everything that can be reached from `root`, itself first, each thing once.
+
+    Goes everywhere a tracer, or the object itself, may hide: through closures, and
+    with the garbage collector's eyes through what has no fields to be read.
+    """
+    return reached(root, all_parts)
+
+
+def all_parts(x: object) -> list[Any]:
+    return (parts_of(type(x)) or _referents)(x)
+
+
+def walk_fields(root: object) -> Iterator[Any]:
+    """What `root` is made of, as far as a change of it can be seen."""
+    return reached(root, fields_in)
+
+
+def fields_in(x: object) -> list[Any]:
+    list_parts = parts_of(type(x))
+    is_whole = list_parts is None or isinstance(x, types.FunctionType)
+    return [] if is_whole else list_parts(x)  # type: ignore[misc]
+
+
+def reached(root: object, list_parts: Parts) -> Iterator[Any]:
+    """`root`, what `list_parts` lists of it, of that, and so on: each thing once."""
     seen = {id(root)}
     stack = [root]
     while stack:
         thing = stack.pop()
         yield thing
-        cls = type(thing)
-        if cls in plain_leaves or (cls is types.FunctionType and not into_functions):
-            continue
-        list_parts = parts_of(cls)
-        if list_parts is not None:
+        if type(thing) not in plain_leaves:
             for part in reversed(list_parts(thing)):
                 if id(part) not in seen:
                     seen.add(id(part))
@@ -75,8 +97,9 @@ def is_frozen(cls: type) -> bool:
 
 def _find_frozen(cls: type) -> bool:
     if issubclass(cls, _IMMUTABLE):
-        return "__dict__" not in dir(cls) or issubclass(cls, _IMMUTABLE[2:])
-    if dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return cls in _IMMUTABLE or cls.__dictoffset__ == 0
+    dataclass = vars(cls).get("__dataclass_params__")  # not inherited: nor is frozen
+    if dataclass is not None and dataclass.frozen:
         return True
     if cls.__setattr__.__name__ == "_frozen_setattrs":  # attrs
         return True
@@ -85,35 +108,48 @@ def _find_frozen(cls: type) -> bool:
 
 
 def _find_parts(cls: type) -> Parts | None:
-    if issubclass(cls, _ARRAYS):
-        plain_leaves.add(cls)
+    if issubclass(cls, type | types.ModuleType):
         return None
+    if issubclass(cls, _LEAVES):
+        if _is_sealed(cls):
+            plain_leaves.add(cls)
+        return None
+    if issubclass(cls, np.ndarray):
+        return lambda x: x.ravel().tolist() if x.dtype.hasobject else []
     if issubclass(cls, dict):
-        return _with_fields(cls, _dict_parts)
-    if issubclass(cls, list | tuple | set | frozenset | deque):
-        return _with_fields(cls, list)
+        return _with_fields(cls, lambda x: [*dict.keys(x), *dict.values(x)])
+    for base in _SEQUENCES:
+        if issubclass(cls, base):
+            return _with_fields(cls, functools.partial(_items, base.__iter__))
     if issubclass(cls, functools.partial):
         return lambda x: [x.func, x.args, x.keywords]
     if issubclass(cls, types.MethodType):
         return lambda x: [x.__self__, x.__func__]
     if issubclass(cls, types.FunctionType):
         return _closure
-    if issubclass(cls, _ATOMS):
+    if _is_sealed(cls):
         return None
-    if hasattr(cls, "__wrapped__") or cls.__name__ == "PjitFunction":
-        return lambda x: [x.__wrapped__]
-    if any(f"{cls.__module__}.".startswith(f"{sealed}.") for sealed in _SEALED):
-        return None
-    return _fields(cls)
+    fields = _fields(cls)
+    if issubclass(cls, BaseException) or (
+        fields is None and cls.__weakrefoffset__ == 0
+    ):
+        return _referents  # a slice, a mapping proxy: no fields, and no weak reference
+    return fields
 
 
-def _dict_parts(x: dict[Any, Any]) -> list[Any]:
-    return [*x, *x.values()]
+def _items(iterate: Callable[[Any], Iterator[Any]], x: Any) -> list[Any]:
+    """By the base class's own iterator: a subclass's is the user's code."""
+    return [*iterate(x)]
 
 
-def _closure(fun: types.FunctionType) -> list[Any]:
+def _is_sealed(cls: type) -> bool:
+    return any(f"{cls.__module__}.".startswith(f"{sealed}.") for sealed in _SEALED)
+
+
+def _closure(fun: Any) -> list[Any]:
     cells = [cell.cell_contents for cell in fun.__closure__ or () if _is_full(cell)]
-    return cells + list(fun.__defaults__ or ())
+    defaults = [*(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()]
+    return cells + defaults + [*vars(fun).values()]
 
 
 def _is_full(cell: types.CellType) -> bool:
@@ -124,9 +160,21 @@ def _is_full(cell: types.CellType) -> bool:
     return True
 
 
+def _referents(x: object) -> list[Any]:
+    """What the garbage collector knows to be inside, less classes and globals."""
+    if isinstance(x, type | types.ModuleType | types.CodeType):
+        return []
+    return [
+        part
+        for part in gc.get_referents(x)
+        if not isinstance(part, type | types.ModuleType)
+        and not (type(part) is dict and "__builtins__" in part)
+    ]
+
+
 def _with_fields(cls: type, contents: Parts) -> Parts:
     """The contents of a container, and the fields if it is a subclass that has some."""
-    fields = None if cls.__module__ == "builtins" else _fields(cls)
+    fields = _fields(cls)
     if fields is None:
         return contents
     return lambda x: contents(x) + fields(x)
@@ -138,7 +186,8 @@ def _fields(cls: type) -> Parts | None:
     A value that `functools.cached_property` has put there is no field: it is
     derived from them, and appears without anything having changed.
     """
-    slots = [s for base in cls.__mro__ for s in _slots(base)]
+    # By name: a slot's descriptor holds its class, and so would this cache for ever.
+    slots = [name for base in cls.__mro__ for name in _slots(base)]
     derived = frozenset(
         name
         for base in cls.__mro__
@@ -154,8 +203,11 @@ def _fields(cls: type) -> Parts | None:
     def all_fields(x: Any) -> list[Any]:
         instance = x.__dict__ if has_dict else {}
         names = [name for name in instance if name not in derived]
-        found = [s.__get__(x) for s in slots if _is_set(s, x)]
-        return [*names, *(instance[name] for name in names), *found]
+        return [
+            *names,
+            *(instance[name] for name in names),
+            *(_slot(x, name) for name in slots),
+        ]
 
     return all_fields
 
@@ -165,13 +217,19 @@ def _dict_fields(x: Any) -> list[Any]:
     return [*fields, *fields.values()]
 
 
-def _slots(cls: type) -> list[Any]:
-    return [m for m in vars(cls).values() if isinstance(m, types.MemberDescriptorType)]
+def _slots(cls: type) -> list[str]:
+    if not cls.__flags__ & _MADE_IN_PYTHON:
+        return []
+    attributes = vars(cls).items()
+    return [n for n, a in attributes if isinstance(a, types.MemberDescriptorType)]
 
 
-def _is_set(slot: Any, x: object) -> bool:
+_MADE_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE: other classes have C members
+_UNSET = "unset"
+
+
+def _slot(x: object, name: str) -> Any:
     try:
-        slot.__get__(x)
+        return object.__getattribute__(x, name)
     except AttributeError:
-        return False
-    return True
+        return _UNSET

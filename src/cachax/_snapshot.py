@@ -6,11 +6,12 @@ array. What cannot be seen is a numpy array written to in place.
 
 import weakref
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from ._compat import is_ref
-from ._parts import Parts, is_frozen, parts_of, plain_leaves, walk
+from ._parts import Parts, fields_in, is_frozen, parts_of, plain_leaves, walk_fields
 
 _VOID = [-1]
 """Ids that nothing has."""
@@ -20,27 +21,26 @@ class Snapshot:
     """The identities of everything inside an object at one moment.
 
     An id says nothing once its owner is gone, so what has an id in here is either
-    held (numbers, strings, types) or watched by a weak reference (arrays, objects):
-    when one of those dies, the snapshot is void and `on_death` is called. Holding
-    arrays would be simpler, but then `obj.a = b` keeps the old array alive.
+    held (numbers, strings) or watched by a weak reference (arrays, objects): when
+    one of those dies, the snapshot is void and `on_death` is called. Holding arrays
+    would be simpler, but then `obj.a = b` keeps the old array alive.
     """
 
     __slots__ = ("_deep", "_held", "_ids", "_parts")
 
     def __init__(self, obj: object, on_death: Callable[[], None]) -> None:
-        self._parts: Parts = parts_of(type(obj)) or _no_parts
-        inside = list(walk(obj, into_functions=False))[1:]
-        self._deep = any(map(_can_change, inside))
-        if not self._deep:  # what is inside the fields stays as it is
-            inside = self._parts(obj)
-        ids = self._ids = _ids_within(obj) if self._deep else [*map(id, inside)]
+        self._parts: Parts = parts_of(type(obj)) or (lambda _: [])
+        direct = self._parts(obj)
+        inside = [part for part in walk_fields(obj) if part is not obj]
+        self._deep = not all(map(_can_be_watched, direct)) or any(map(_is_open, inside))
+        ids = self._ids = _ids_within(obj) if self._deep else [*map(id, direct)]
 
         def void(_: object) -> None:
             ids[:] = _VOID
             on_death()
 
-        self._held = [_watch(part, void) for part in inside]
-        if any(map(is_ref, inside)):
+        self._held = [_watch(part, void) for part in (inside if self._deep else direct)]
+        if any(map(is_ref, inside)):  # its contents change, and nobody is told
             void(None)
 
     def holds(self, obj: object) -> bool:
@@ -53,13 +53,30 @@ class Snapshot:
         """Whether every array and object that was in `obj` is in it now, whatever
         was added, and whatever numbers and strings were changed."""
         watched = [x() for x in self._held if isinstance(x, weakref.ref)]
-        now = set(map(id, walk(obj, into_functions=False)))
+        now = set(map(id, walk_fields(obj)))
         return self._ids != _VOID and all(id(x) in now for x in watched)
 
 
-def _can_change(part: object) -> bool:
+def may_change(thing: object) -> bool:
+    """Whether something in `thing` can be set without its becoming another thing."""
+    return any(map(_is_open, walk_fields(thing)))
+
+
+def _is_open(part: object) -> bool:
     cls = type(part)
-    return cls not in plain_leaves and not is_frozen(cls) and parts_of(cls) is not None
+    if cls in plain_leaves or isinstance(part, np.ndarray):
+        return False
+    return parts_of(cls) is not None and not is_frozen(cls)
+
+
+def _can_be_watched(part: object) -> bool:
+    """Whether the id of `part` can be relied on: not that of a tuple, which may be
+    another tuple's the next time. Its contents must be looked at."""
+    return type(part) in plain_leaves or _is_weak(part) or not fields_in(part)
+
+
+def _is_weak(part: object) -> bool:
+    return type(part).__weakrefoffset__ != 0
 
 
 def _ids_within(obj: object) -> list[int]:
@@ -73,10 +90,7 @@ def _ids_within(obj: object) -> list[int]:
     stack = [obj]
     while stack:
         thing = stack.pop()
-        list_parts = parts_of(type(thing))
-        if list_parts is None or isinstance(thing, FunctionType):
-            continue
-        parts = list_parts(thing)
+        parts = fields_in(thing)
         ids.append(id(type(thing)))
         ids += map(id, parts)
         if not plain_leaves.issuperset(map(type, parts)):
@@ -91,10 +105,6 @@ def _watch(part: Any, void: Callable[[object], None]) -> object:
     try:
         return weakref.ref(part, void)
     except TypeError:
-        # A number, a string: held. A builtin container: its contents are watched
-        # one by one, and holding it could hold the object itself.
+        # A number, a string: held. A container: its contents are watched one by
+        # one, and holding it could hold the object itself.
         return type(part) if parts_of(type(part)) else part
-
-
-def _no_parts(_: object) -> list[Any]:
-    return []

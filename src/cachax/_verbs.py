@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import jax
 
 from ._errors import LeakedTracerError, UnknownPropertyError
+from ._find import is_pytree
 from ._memo import Key, keys_of, memo_of
 
 T = TypeVar("T")
@@ -29,20 +30,19 @@ def cached(obj: object) -> dict[str, Any]:
     >>> square.area, cachax.cached(square)
     (9, {'area': 9})
     """
-    found = {name: _peek(obj, key) for name, key in keys_of(type(obj)).items()}
+    found = {n: key.peek(obj, _MISSING) for n, key in keys_of(type(obj)).items()}
     return {name: value for name, value in found.items() if value is not _MISSING}
 
 
 def is_cached(obj: object, name: str) -> bool:
     """Whether reading this property would compute nothing."""
-    return _peek(obj, _key(obj, name)) is not _MISSING
+    return _key(obj, name).peek(obj, _MISSING) is not _MISSING
 
 
 def warm(obj: T, *names: str) -> T:
     """Compute these properties now, all of them if none is named; returns `obj`."""
     for key in _keys(obj, names):
-        assert key.attrname is not None
-        getattr(obj, key.attrname)
+        key.read(obj)
     return obj
 
 
@@ -72,11 +72,7 @@ def preset(obj: T, /, **values: Any) -> T:
 def _copied(obj: T) -> T:
     """As JAX would rebuild it, if it can. (A `copy.copy` of an equinox module stays
     on equinox's list of unfinished ones, and is never let go.)"""
-    leaves, structure = jax.tree.flatten(obj)
-    if jax.tree_util.treedef_is_leaf(structure):
-        return copy.copy(obj)
-    new: T = jax.tree.unflatten(structure, leaves)
-    return new
+    return jax.tree.map(lambda x: x, obj) if is_pytree(obj) else copy.copy(obj)
 
 
 def _keys(obj: object, names: Iterable[str]) -> list[Key]:
@@ -89,11 +85,6 @@ def _key(obj: object, name: str) -> Key:
     if name not in keys:
         raise UnknownPropertyError(type(obj), name, keys)
     return keys[name]
-
-
-def _peek(obj: Any, key: Key) -> Any:
-    laid = getattr(obj, "__dict__", {}).get(key.attrname, _MISSING)
-    return laid if laid is not _MISSING else memo_of(obj).get(key, _MISSING)
 
 
 def _forget(obj: Any, key: Key) -> None:

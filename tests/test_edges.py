@@ -1,0 +1,588 @@
+"""Programs that once broke a law, or would break a simpler design."""
+
+import functools
+import gc
+import types
+import warnings
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+import cachax
+from cachax import _memo
+
+from measure import compilations, computations, computing
+
+
+class Holder:
+    """A plain object with one field."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        computing("total")
+        return sum(float(leaf) for leaf in jax.tree.leaves(self.x))
+
+
+@dataclass(frozen=True)
+class Box:
+    x: Any
+
+    @cachax.cached_property
+    def doubled(self) -> Any:
+        computing("doubled")
+        return self.x * 2
+
+
+jax.tree_util.register_dataclass(Box, data_fields=["x"], meta_fields=[])
+
+
+def box(number: float = 1.0) -> Box:
+    return Box(jnp.asarray(number))
+
+
+# Law 2: an id is used again as soon as its owner is gone
+
+
+class Two(NamedTuple):
+    first: Any
+    second: Any
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        lambda i: (float(i), 1.0),
+        lambda i: (jnp.float32(i), jnp.float32(1)),
+        lambda i: Two(float(i), 1.0),
+        lambda i: ((float(i),), (1.0,)),
+        lambda i: [float(i), 1.0],
+        lambda i: {"a": float(i), "b": 1.0},
+    ],
+    ids=["tuple", "arrays", "namedtuple", "nested", "list", "dict"],
+)
+def test_a_container_replaced_by_another_at_the_same_place(pair: Any) -> None:
+    holder = Holder(None)
+    for i in range(50):
+        holder.x = None
+        holder.x = pair(i)
+        assert holder.total == i + 1
+
+
+def test_numbers_replaced_a_thousand_times() -> None:
+    holder = Holder(0.0)
+    for i in range(1000):
+        holder.x = holder.x + 1.0
+        assert holder.total == i + 1
+
+
+@pytest.mark.skipif(not hasattr(jax, "new_ref"), reason="this JAX has no references")
+@pytest.mark.parametrize(
+    "wrap", [lambda r: (r,), lambda r: Box(r)], ids=["tuple", "box"]
+)
+def test_a_reference_further_inside_is_never_trusted(wrap: Any) -> None:
+    class Outer:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            inner = self.inner
+            return (inner.x if isinstance(inner, Box) else inner[0])[...] + 0
+
+    ref = jax.new_ref(jnp.float32(1))
+    outer = Outer(wrap(ref))
+    assert outer.value == 1
+    ref[...] = 5.0
+    assert outer.value == 5
+
+
+def test_a_plain_subclass_of_a_frozen_dataclass_is_not_frozen() -> None:
+    class Sub(Box):
+        pass
+
+    sub = Sub(1.0)
+    sub.extra = 1.0
+
+    class Around:
+        def __init__(self) -> None:
+            self.sub = sub
+
+        @cachax.cached_property
+        def extra(self) -> float:
+            return self.sub.extra
+
+    around = Around()
+    assert around.extra == 1
+    sub.extra = 5.0
+    assert around.extra == 5
+
+
+def test_a_mapping_proxy_is_looked_through() -> None:
+    table = {"a": 1.0}
+
+    class Config:
+        def __init__(self, table: Any) -> None:
+            self.table = types.MappingProxyType(table)
+
+        @cachax.cached_property
+        def doubled(self) -> Any:
+            return 2 * self.table["a"]
+
+    config = Config(table)
+    assert config.doubled == 2
+    table["a"] = 5.0
+    assert config.doubled == 10
+    assert jax.grad(lambda x: Config({"a": x}).doubled)(3.0) == 2
+
+
+def test_a_value_assigned_by_the_user_goes_into_jit() -> None:
+    @dataclass
+    class Open:
+        x: Any
+
+        @cachax.cached_property
+        def doubled(self) -> Any:
+            return self.x * 2
+
+    jax.tree_util.register_dataclass(Open, data_fields=["x"], meta_fields=[])
+    fun = cachax.jit(lambda o: o.doubled + 0)
+    obj = Open(jnp.float32(1))
+    assert fun(obj) == 2
+    obj.doubled = 42.0
+    assert fun(obj) == obj.doubled == 42
+    del obj.doubled
+    assert fun(obj) == 2
+
+
+def test_a_value_changed_in_place_is_the_same_inside_and_outside() -> None:
+    class Listed(Box):
+        @cachax.cached_property
+        def parts(self) -> Any:
+            return [self.x]
+
+    jax.tree_util.register_dataclass(Listed, data_fields=["x"], meta_fields=[])
+    obj = Listed(jnp.float32(1))
+    fun = cachax.jit(lambda o: o.parts[0] + 0)
+    assert fun(obj) == 1
+    obj.parts[0] = jnp.float32(7)
+    assert fun(obj) == obj.parts[0] == 7
+
+
+# Law 1
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Has no array at all."""
+
+    n: int
+
+    @cachax.cached_property
+    def points(self) -> jax.Array:
+        computing("points")
+        return jnp.linspace(0, 1, self.n)
+
+
+jax.tree_util.register_dataclass(Grid, data_fields=[], meta_fields=["n"])
+
+
+def test_an_object_without_arrays_is_carried() -> None:
+    grid = Grid(3)
+    first = cachax.jit(lambda g, x: g.points * x)
+    second = cachax.jit(lambda g, x: g.points + x)
+    with computations() as counts:
+        first(grid, 1.0)
+        second(grid, 1.0)
+        first(grid, jnp.ones(3))
+        assert grid.points.shape == (3,)
+    assert counts == {"points": 1}
+
+
+def test_a_jitted_body_that_uses_many_properties() -> None:
+    def link(k: int) -> Any:
+        def body(self: Any) -> Any:
+            computing(f"link{k}")
+            return self.x + k
+
+        return body
+
+    names = {f"link{k}": cachax.cached_property(link(k)) for k in range(12)}
+
+    @cachax.cached_property
+    @jax.jit
+    def total(self: Any) -> Any:
+        computing("total")
+        return sum(getattr(self, name) for name in names)
+
+    cls = type("Many", (Box,), {**names, "total": total})
+    jax.tree_util.register_dataclass(cls, data_fields=["x"], meta_fields=[])
+    for x in (0.0, 1.0):
+        obj = cls(jnp.float32(x))
+        with computations() as counts:
+            assert obj.total == 66 + 12 * x
+            cachax.warm(obj, *names)
+        assert counts == dict.fromkeys([*names, "total"], 1)
+
+
+def test_a_value_that_has_an_object_only_sometimes() -> None:
+    class Parent(Box):
+        @cachax.cached_property
+        def child(self) -> Any:
+            return Box(self.x) if self.x > 1 else None
+
+    jax.tree_util.register_dataclass(Parent, data_fields=["x"], meta_fields=[])
+
+    @cachax.jit
+    def fun(parent: Any) -> Any:
+        return parent.x if parent.child is None else parent.child.doubled
+
+    with_child, without = Parent(jnp.float32(2)), Parent(jnp.float32(1))
+    assert fun(with_child) == 4
+    assert without.child is None
+    assert [fun(without), fun(with_child)] == [1, 4]
+
+
+# Law 3 and 5: tracers where one does not expect them
+
+
+def test_tracers_hidden_in_functions() -> None:
+    def use(x: Any, make: Any) -> Any:
+        class Local:
+            def __init__(self) -> None:
+                self.fun = make(x)
+
+            @cachax.cached_property
+            def value(self) -> Any:
+                return self.fun(2.0)
+
+        local = Local()
+        return local.value + 0 * local.value
+
+    def custom(x: Any) -> Any:
+        rule = jax.custom_jvp(lambda y: y * x)
+        rule.defjvp(lambda y, t: (y[0] * x, t[0] * x))
+        return rule
+
+    def keyword(x: Any) -> Any:
+        def fun(y: Any, *, k: Any = x) -> Any:
+            return y * k
+
+        return fun
+
+    makers = [lambda x: lambda y: y * x, keyword, custom]
+    for make in makers:
+        assert jax.jit(lambda x, make=make: use(x, make))(3.0) == 6
+    for make in makers[:2]:  # a custom rule cannot close over a differentiated value
+        assert jax.grad(lambda x, make=make: use(x, make))(3.0) == 2
+
+
+# Law 8: the table is out of the garbage collector's sight
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    gc.collect()
+    before = len(_memo._memos)
+    yield
+    gc.collect()
+    assert len(_memo._memos) <= before
+
+
+class Linked:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+        self.other: Any = None
+
+    @cachax.cached_property
+    def doubled(self) -> Any:
+        return 2 * self.x
+
+    @cachax.cached_property
+    def partner(self) -> Any:
+        return self.other
+
+    @cachax.cached_property
+    def transposed(self) -> Any:
+        return cachax.preset(Linked(-self.x), transposed=self)
+
+    @cachax.cached_property
+    def hidden(self) -> Any:
+        return HIDE[self.x](self)
+
+
+def with_keyword(obj: Any) -> Any:
+    def fun(*, me: Any = obj) -> Any:
+        return me
+
+    return fun
+
+
+def as_error(obj: Any) -> Any:
+    try:
+        raise ValueError(obj)
+    except ValueError as error:
+        return error
+
+
+HIDE = {
+    "closure": lambda obj: lambda: obj,
+    "keyword": with_keyword,
+    "method": lambda obj: obj.__init__,
+    "partial": lambda obj: functools.partial(print, obj),
+    "generator": lambda obj: (obj for _ in range(2)),
+    "error": as_error,
+    "custom_rule": lambda obj: jax.custom_jvp(lambda x: obj),
+    "jit": lambda obj: jax.jit(lambda x: obj),
+    "object_array": lambda obj: np.array([obj], dtype=object),
+    "proxy": lambda obj: types.MappingProxyType({"me": obj}),
+    "cell": lambda obj: (lambda: obj).__closure__,
+}
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("way", HIDE)
+def test_a_value_that_holds_its_object_where_nobody_looks(way: str) -> None:
+    obj = Linked(way)
+    with pytest.warns(cachax.NotKeptWarning, match=r"Linked\.hidden") as caught:
+        obj.hidden  # noqa: B018
+    assert caught[0].filename == __file__
+    watched = weakref.ref(obj)
+    del obj, caught
+    gc.collect()
+    assert watched() is None
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_two_objects_that_hold_each_other_through_their_values() -> None:
+    one, two = Linked(1.0), Linked(2.0)
+    one.other, two.other = two, one
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cachax.NotKeptWarning)
+        assert one.partner is two
+        assert two.partner is one
+        assert one.transposed.transposed is one
+    watched = weakref.ref(one)
+    del one, two
+    gc.collect()
+    assert watched() is None
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_field_that_leads_back_to_the_object() -> None:
+    obj = Linked(1.0)
+    obj.other = types.MappingProxyType({"me": obj.__eq__, "and": (obj, [obj])})
+    obj.x = 3.0
+    assert obj.doubled == 6
+    watched = weakref.ref(obj)
+    del obj
+    gc.collect()
+    assert watched() is None
+
+
+@pytest.mark.parametrize("slots", [(), ("__weakref__", "y")])
+def test_a_class_made_and_forgotten(slots: Any) -> None:
+    def make() -> weakref.ref[type]:
+        class Base:
+            if slots:
+                __slots__ = slots
+
+            @cachax.cached_property
+            def value(self) -> int:
+                return 1
+
+        class Local(Base):
+            if slots:
+                __slots__ = ()
+
+            @cachax.cached_property
+            def value(self) -> int:
+                return super().value + 1
+
+        obj = Local()
+        assert obj.value == 2
+        assert cachax.cached(obj) == {"value": 2}
+        return weakref.ref(Local)
+
+    watched = make()
+    gc.collect()
+    assert watched() is None
+
+
+# Values with arrays that JAX does not see
+
+
+class Curve(Box):
+    @cachax.cached_property
+    def fun(self) -> Any:
+        x = self.x
+        return lambda q: q * x
+
+
+jax.tree_util.register_dataclass(Curve, data_fields=["x"], meta_fields=[])
+
+
+def test_a_closure_over_arrays_is_computed_inside_and_not_retained() -> None:
+    fun = cachax.jit(lambda c: c.fun(2.0))
+    curves = [Curve(jnp.float32(k)) for k in range(4)]
+    with compilations() as compiled:
+        assert [float(fun(curve)) for curve in curves] == [0, 2, 4, 6]
+    assert len(compiled) == 1
+    watched = [weakref.ref(curve.x) for curve in curves]
+    del curves
+    gc.collect()
+    assert [ref() for ref in watched] == [None] * 4
+
+
+def test_a_returned_object_leaves_behind_what_cannot_travel() -> None:
+    class More(Curve):
+        @cachax.cached_property
+        def names(self) -> Any:
+            return {"a", "b"}
+
+    jax.tree_util.register_dataclass(More, data_fields=["x"], meta_fields=[])
+
+    @cachax.jit
+    def fun(x: Any, other: Any) -> Any:
+        new = More(x)
+        return new, new.fun(2.0), len(new.names), new.doubled
+
+    new, *_ = fun(jnp.float32(3), box())
+    assert set(cachax.cached(new)) == {"doubled"}
+    assert new.fun(2.0) == 6
+    assert new.names == {"a", "b"}
+
+
+# Options
+
+
+def test_static_pytrees_and_static_tuples() -> None:
+    fun = cachax.jit(lambda s, t: s.points * t.doubled, static_argnums=0)
+    assert fun(Grid(2), box(3.0)).tolist() == [0, 6]
+    fun = cachax.jit(lambda s, t: s[0].points * t.doubled, static_argnames="s")
+    assert fun(s=(Grid(2),), t=box(3.0)).tolist() == [0, 6]
+
+
+def test_jit_of_jit_keeps_its_own_options() -> None:
+    inner = cachax.jit(lambda b, k: b.doubled * k)
+    outer = cachax.jit(inner, static_argnums=1)
+    assert outer(box(), 3) == 6
+    assert outer.__wrapped__ is inner
+
+
+def test_an_argument_called_self() -> None:
+    def fun(self: Any, b: Any) -> Any:
+        return self * b.doubled
+
+    assert cachax.jit(fun)(self=2.0, b=box()) == 4
+
+
+def test_a_callable_object() -> None:
+    class Scale:
+        def __init__(self) -> None:
+            self._habits = 3.0
+
+        def __call__(self, b: Any) -> Any:
+            return self._habits * b.doubled
+
+    assert cachax.jit(Scale())(box()) == 6
+    jitted = cachax.jit(functools.partial(lambda k, b: k * b.doubled, 2.0))
+    assert jitted(box()) == 4
+
+
+def test_one_sharding_for_all_arguments_beside_a_static_one() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    fun = cachax.jit(
+        lambda b, k, y: b.doubled * k * y, static_argnums=1, in_shardings=everywhere
+    )
+    assert fun(box(), 2, jnp.float32(3)) == 12
+
+
+def test_a_jitted_body_with_a_sharding_for_each_field() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("d",))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+
+    class Sharded(Box):
+        pass
+
+    jax.tree_util.register_dataclass(Sharded, data_fields=["x"], meta_fields=[])
+
+    @functools.partial(jax.jit, in_shardings=(Sharded(everywhere),))
+    def tripled(self: Any) -> Any:
+        return self.x * 3
+
+    Sharded.tripled = cachax.cached_property(tripled)
+    Sharded.tripled.__set_name__(Sharded, "tripled")
+    assert Sharded(jnp.float32(1)).tripled == 3
+
+
+def test_a_jitted_body_with_static_self() -> None:
+    class Sized:
+        n = 4
+
+        @cachax.cached_property
+        def half(self) -> int:
+            return self.n // 2
+
+        @cachax.cached_property
+        @functools.partial(jax.jit, static_argnums=0)
+        def zeros(self) -> Any:
+            return jnp.zeros(self.half)
+
+    jax.tree_util.register_pytree_node(Sized, lambda s: ((), s), lambda s, _: s)
+    sized = Sized()
+    assert sized.zeros.shape == (2,)
+    assert cachax.cached(sized)["half"] == 2
+
+
+def test_slots_without_weakref_that_are_not_read_do_no_harm() -> None:
+    class Mixin:
+        __slots__ = ()
+
+        @cachax.cached_property
+        def value(self) -> int:
+            return 1
+
+    class Slotted(Mixin):
+        __slots__ = ("x",)
+
+    jax.tree_util.register_pytree_node(
+        Slotted, lambda s: ((1.0,), None), lambda *_: 3.0
+    )
+    assert cachax.jit(lambda s, b: s * b.doubled)(Slotted(), box()) == 6
+
+
+def test_a_container_with_a_mind_of_its_own() -> None:
+    class Items(list[Any]):
+        @cachax.cached_property
+        def total(self) -> Any:
+            return sum(list.__iter__(self))
+
+        def __iter__(self) -> Any:
+            raise AssertionError(f"must not run, total {self.total}")
+
+    items = Items([1, 2])
+    assert items.total == 3
+    items.append(3)
+    assert items.total == 6
+
+
+def test_structured_and_object_numpy_values_are_refused_in_jit() -> None:
+    class Odd(Box):
+        @cachax.cached_property
+        def table(self) -> Any:
+            return np.zeros(2, dtype=[("a", "f4"), ("b", "i4")])
+
+    jax.tree_util.register_dataclass(Odd, data_fields=["x"], meta_fields=[])
+    with pytest.raises(cachax.UnhashableValueError, match=r"Odd\.table"):
+        cachax.jit(lambda o: o.table is None or o.x)(Odd(jnp.ones(())))
