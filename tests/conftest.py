@@ -1,7 +1,12 @@
 """Several devices on one machine; cold and warm; no tracer may leak."""
 
 import os
+import tempfile
 
+# Under checking_leaks JAX compiles every operation anew: from here, it need not.
+os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="cachax-tests-")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ["XLA_FLAGS"] = " ".join(
     [
         os.environ.get("XLA_FLAGS", ""),

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import threading
 import types
 import warnings
 import weakref
@@ -339,7 +340,7 @@ HIDE = {
     "keyword": with_keyword,
     "method": lambda obj: obj.__init__,
     "partial": lambda obj: functools.partial(print, obj),
-    "generator": lambda obj: (obj for _ in range(2)),
+    "namespace": lambda obj: types.SimpleNamespace(me=obj),
     "error": as_error,
     "custom_rule": lambda obj: jax.custom_jvp(lambda x: obj),
     "jit": lambda obj: jax.jit(lambda x: obj),
@@ -416,6 +417,41 @@ def test_a_class_made_and_forgotten(slots: Any) -> None:
     watched = make()
     gc.collect()
     assert watched() is None
+
+
+# Threads
+
+
+def test_a_thread_that_waits_for_a_value_does_not_hold_the_trace_it_needs() -> None:
+    """One thread computes a value and needs a function for it; the other is in the
+    trace of that function and needs the value."""
+    in_body, in_trace = threading.Event(), threading.Event()
+
+    class Countdown(Box):
+        @cachax.cached_property
+        def steps(self) -> Any:
+            if float(self.x) == 0:
+                return self.x
+            in_body.set()
+            in_trace.wait(10)
+            return steps(Countdown(self.x - 1)) + 1
+
+    jax.tree_util.register_dataclass(Countdown, data_fields=["x"], meta_fields=[])
+
+    @cachax.jit
+    def steps(c: Any) -> Any:
+        in_trace.set()
+        return c.steps
+
+    obj, got = Countdown(jnp.float32(1)), []
+    reader = threading.Thread(target=lambda: got.append(obj.steps), daemon=True)
+    reader.start()
+    assert in_body.wait(10)
+    caller = threading.Thread(target=lambda: got.append(steps(obj)), daemon=True)
+    caller.start()
+    for thread in (reader, caller):
+        thread.join(30)
+    assert got == [1, 1]
 
 
 # Values with arrays that JAX does not see

@@ -33,7 +33,7 @@ _IMMUTABLE = (tuple, frozenset, functools.partial, types.MethodType, types.Funct
 
 plain_leaves: set[type] = {str, bytes, int, float, complex, bool, type(None)}
 """Types known to have nothing inside, for a check of many parts at once in C. Only
-JAX's, numpy's and Python's own types are ever added: a set keeps its classes alive."""
+array types and Python's own are ever added: a set keeps its classes alive."""
 
 _parts: WeakKeyDictionary[type, Parts | None] = WeakKeyDictionary()
 _frozen: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
@@ -58,7 +58,10 @@ def walk(root: object) -> Iterator[Any]:
 
 
 def all_parts(x: object) -> list[Any]:
-    return (parts_of(type(x)) or _referents)(x)
+    list_parts = parts_of(type(x))
+    if list_parts is not None:
+        return list_parts(x)
+    return [] if type(x) in plain_leaves else _referents(x)
 
 
 def walk_fields(root: object) -> Iterator[Any]:
@@ -111,7 +114,7 @@ def _find_parts(cls: type) -> Parts | None:
     if issubclass(cls, type | types.ModuleType):
         return None
     if issubclass(cls, _LEAVES):
-        if _is_sealed(cls):
+        if _is_sealed(cls) or issubclass(cls, jax.Array | Tracer):
             plain_leaves.add(cls)
         return None
     if issubclass(cls, np.ndarray):

@@ -1,0 +1,108 @@
+"""What cachax uses of JAX's internals is still there, and does what it did."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from cachax import _compat
+
+
+def test_internals_are_used_in_one_file_only() -> None:
+    source = Path(_compat.__file__).parent
+    users = {f.name for f in source.rglob("*.py") if "jax._src " in f.read_text()}
+    assert users == {"_compat.py"}
+
+
+def test_outside_any_trace_the_level_is_concrete() -> None:
+    assert _compat.current_trace() is _compat.CONCRETE
+
+
+@pytest.mark.parametrize("wrap", [jax.jit, jax.grad, jax.vmap])
+def test_a_tracer_tells_its_trace(wrap: object) -> None:
+    def fun(x: jax.Array) -> jax.Array:
+        assert _compat.trace_of(x) is _compat.current_trace()
+        assert _compat.current_trace() is not _compat.CONCRETE
+        return x * 2
+
+    x = jnp.ones(2) if wrap is jax.vmap else jnp.ones(())
+    wrap(fun)(x)  # type: ignore[operator]
+
+
+def test_a_trace_can_be_entered_from_an_inner_one() -> None:
+    def outer(x: jax.Array) -> jax.Array:
+        def inner(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+            with _compat.at_trace(_compat.trace_of(x)):
+                doubled = x * 2
+            assert _compat.trace_of(doubled) is _compat.trace_of(x)
+            with _compat.at_trace(_compat.CONCRETE):
+                three = jnp.ones(()) * 3
+            assert not isinstance(three, _compat.Tracer)
+            return carry + doubled * three, None
+
+        return jax.lax.scan(inner, x, None, length=2)[0]
+
+    with jax.checking_leaks():
+        assert jax.jit(outer)(1.0) == 13
+
+
+def test_a_callback_runs_at_the_concrete_level_inside_a_trace() -> None:
+    ran = []
+
+    @jax.jit
+    def fun(x: jax.Array) -> jax.Array:
+        with _compat.at_trace(_compat.CONCRETE):
+            jax.jit(lambda: jax.debug.callback(lambda: ran.append(1)))()
+        return x
+
+    fun(1.0)
+    fun(2.0)
+    jax.effects_barrier()
+    assert ran == [1]
+
+
+def test_the_trace_of_grad_knows_what_is_outside() -> None:
+    def fun(x: jax.Array) -> jax.Array:
+        inside = _compat.trace_of(x)
+
+        def inner(y: jax.Array) -> jax.Array:
+            assert _compat.parent_of(_compat.trace_of(y)) is inside
+            return y * x
+
+        return jax.grad(inner)(x)
+
+    assert jax.grad(fun)(2.0) == 1
+
+
+def test_references_are_recognised() -> None:
+    new_ref = getattr(jax, "new_ref", None) or jax._src.core.mutable_array
+    assert _compat.is_ref(new_ref(jnp.ones(2)))
+    assert not _compat.is_ref(jnp.ones(2))
+    assert not _compat.is_ref("ref")
+
+    @jax.jit
+    def fun(x: jax.Array) -> jax.Array:
+        assert not _compat.is_ref(x)
+        ref = new_ref(x)
+        assert _compat.is_ref(ref)
+        return ref[...]
+
+    assert fun(1.0) == 1
+
+
+def test_jitted_functions_are_recognised() -> None:
+    assert _compat.is_jitted(jax.jit(len))
+    assert not _compat.is_jitted(len)
+    assert not _compat.is_jitted(jax.vmap(len))
+
+
+def test_disabled_jit_is_seen() -> None:
+    assert not _compat.jit_is_disabled()
+    with jax.disable_jit():
+        assert _compat.jit_is_disabled()
+
+
+def test_unspecified_leaves_a_sharding_to_jax() -> None:
+    fun = jax.jit(lambda x: x, in_shardings=(_compat.UNSPECIFIED,))
+    assert fun(1.0) == 1

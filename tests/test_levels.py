@@ -1,0 +1,84 @@
+"""Where a value is computed, and whether it may be kept."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from cachax._compat import CONCRETE, Tracer, current_trace, trace_of
+from cachax._levels import at_level_of, is_alive, may_be_kept, traces_in
+
+
+def level(_: Any) -> Any:
+    return current_trace()
+
+
+def test_without_a_trace_everything_is_concrete() -> None:
+    assert traces_in([1, jnp.ones(2)], "a") == set()
+    assert at_level_of([jnp.ones(2)], level) is CONCRETE
+
+
+def test_a_concrete_object_is_concrete_inside_a_trace() -> None:
+    concrete = [jnp.ones(2)]
+
+    @jax.jit
+    def fun(x: jax.Array) -> jax.Array:
+        assert at_level_of(concrete, level) is CONCRETE
+        doubled = at_level_of(concrete, lambda c: c[0] * 2)
+        assert not isinstance(doubled, Tracer)
+        assert may_be_kept(doubled, concrete)
+        return x
+
+    fun(1.0)
+
+
+def test_an_object_of_the_outer_trace_is_of_that_level_in_the_inner() -> None:
+    @jax.jit
+    def fun(x: jax.Array) -> jax.Array:
+        outer = trace_of(x)
+
+        def body(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+            assert at_level_of({"x": x}, level) is outer
+            assert at_level_of((x, carry), level) is current_trace()
+            assert not may_be_kept(carry, [x])
+            assert may_be_kept(x, [x, carry])
+            return carry, None
+
+        return jax.lax.scan(body, x, None, length=1)[0]
+
+    fun(1.0)
+
+
+def test_leaves_of_two_levels_belong_to_the_inner_one() -> None:
+    def outer(x: jax.Array) -> jax.Array:
+        def inner(y: jax.Array) -> jax.Array:
+            def innermost(z: jax.Array) -> jax.Array:
+                assert at_level_of([x, y], level) is trace_of(y)
+                assert traces_in([x, y]) == {trace_of(x), trace_of(y)}
+                return z
+
+            return jax.vmap(innermost)(jnp.ones(2)).sum() * y
+
+        return jax.grad(inner)(x * 2)
+
+    jax.grad(outer)(1.0)
+
+
+def test_what_the_body_closes_over_counts() -> None:
+    concrete = [jnp.ones(2)]
+
+    @jax.jit
+    def fun(x: jax.Array) -> jax.Array:
+        value = at_level_of(concrete, lambda _: x * 2)
+        assert not may_be_kept(value, concrete)
+        assert is_alive(value)
+        return value
+
+    assert fun(1.0) == 2
+
+
+def test_a_tracer_of_a_trace_that_is_over_is_dead() -> None:
+    saved: list[Any] = []
+    jax.jit(lambda x: saved.append(x) or x)(1.0)
+    assert not is_alive(saved)
+    assert is_alive([1.0])

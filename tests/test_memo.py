@@ -1,0 +1,99 @@
+"""Where values live: keyed by identity, valid as long as the fields are."""
+
+import gc
+import inspect
+import weakref
+from typing import Any
+
+import jax.numpy as jnp
+
+import cachax
+from cachax._memo import _memos, keys_of, memo_of, names_of
+
+
+class Thing:
+    """Equal to everything: equality must not play a part."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cachax.cached_property
+    def value(self) -> Any:
+        return self.x + 1
+
+
+def test_equal_objects_have_a_memo_each() -> None:
+    one, two = Thing(1), Thing(2)
+    assert (one.value, two.value) == (2, 3)
+    assert memo_of(one) is not memo_of(two)
+
+
+def test_a_memo_stays_while_the_fields_do() -> None:
+    thing = Thing(1)
+    memo = memo_of(thing)
+    assert memo_of(thing) is memo
+    thing.x = 2
+    assert memo_of(thing) is not memo
+
+
+def test_an_id_that_is_used_again_is_another_object() -> None:
+    seen: set[int] = set()
+    reused = 0
+    for i in range(200):
+        thing = Thing(i)
+        reused += id(thing) in seen
+        seen.add(id(thing))
+        assert thing.value == i + 1
+        del thing
+    assert reused > 0
+
+
+def test_nothing_is_left_of_an_object() -> None:
+    before = len(_memos)
+    thing = Thing(jnp.ones(2))
+    value = weakref.ref(thing.value)
+    assert len(_memos) == before + 1
+    del thing
+    assert len(_memos) == before
+    assert value() is None
+
+
+def test_an_object_in_a_circle_goes_with_the_collector() -> None:
+    thing = Thing(jnp.ones(2))
+    thing.me = thing  # type: ignore[attr-defined]
+    assert thing.value is not None
+    watched = weakref.ref(thing)
+    del thing
+    gc.collect()
+    assert watched() is None
+
+
+def test_keys_are_found_through_bases_and_by_their_latest_definition() -> None:
+    class Sub(Thing):
+        @cachax.cached_property
+        def other(self) -> int:
+            return 1
+
+    class Hidden(Sub):
+        value = 3
+
+    assert names_of(Sub) == ("value", "other")
+    assert keys_of(Sub)["value"] is inspect.getattr_static(Thing, "value")
+    assert names_of(Hidden) == ("other",)
+    assert names_of(int) == ()
+
+
+def test_a_property_added_to_a_class_later() -> None:
+    class Late:
+        pass
+
+    assert names_of(Late) == ()
+    Late.value = cachax.cached_property(lambda self: 4)  # type: ignore[attr-defined]
+    Late.value.__set_name__(Late, "value")  # type: ignore[attr-defined]
+    assert names_of(Late) == ("value",)
+    assert cachax.cached(cachax.warm(Late())) == {"value": 4}
