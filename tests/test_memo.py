@@ -2,6 +2,8 @@
 
 import gc
 import inspect
+import subprocess
+import sys
 import weakref
 from typing import Any
 
@@ -97,3 +99,20 @@ def test_a_property_added_to_a_class_later() -> None:
     Late.value.__set_name__(Late, "value")  # type: ignore[attr-defined]
     assert names_of(Late) == ("value",)
     assert cachax.cached(cachax.warm(Late())) == {"value": 4}
+
+
+def test_a_program_that_ends_with_objects_alive_ends_quietly() -> None:
+    program = """if True:
+        import jax.numpy as jnp, cachax
+        class Thing:
+            def __init__(self): self.x = jnp.ones(2)
+            @cachax.cached_property
+            def value(self): return self.x + 1
+        circle = {"thing": Thing()}  # goes when the modules have gone
+        exec("def fun(): thing.value", circle)
+        circle["fun"]()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stderr == ""

@@ -23,6 +23,9 @@ from ._levels import is_alive, may_be_kept
 from ._parts import all_parts, plain_leaves, reached
 from ._snapshot import Snapshot
 
+_memos: dict[int, "Memo"] = {}
+_making = threading.Lock()
+
 
 class Key(ABC):
     """What a value is kept under: for now, a cached property.
@@ -209,10 +212,6 @@ def _weakly(value: Any) -> Callable[[], Any]:
         return lambda: None
 
 
-_memos: dict[int, Memo] = {}
-_making = threading.Lock()
-
-
 def memo_of(obj: Any) -> Memo:
     """The memo of `obj`, with no value in it that is out of date."""
     memo = _memos.get(id(obj))
@@ -228,9 +227,10 @@ def memo_of(obj: Any) -> Memo:
     return memo
 
 
-def _remove(memo: Memo) -> None:
-    if _memos.get(memo.key) is memo:
-        del _memos[memo.key]
+def _remove(memo: Memo, memos: dict[int, Memo] = _memos) -> None:
+    # Called by the last objects of a program too, when globals are gone already.
+    if memos.get(memo.key) is memo:
+        del memos[memo.key]
 
 
 _names: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()

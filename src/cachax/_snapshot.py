@@ -35,8 +35,8 @@ class Snapshot:
         self._deep = not all(map(_can_be_watched, direct)) or any(map(_is_open, inside))
         ids = self._ids = _ids_within(obj) if self._deep else [*map(id, direct)]
 
-        def void(_: object) -> None:
-            ids[:] = _VOID
+        def void(_: object, void_ids: list[int] = _VOID) -> None:
+            ids[:] = void_ids  # an argument: at exit, globals go before the last object
             on_death()
 
         self._held = [_watch(part, void) for part in (inside if self._deep else direct)]
