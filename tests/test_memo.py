@@ -110,6 +110,7 @@ def test_a_program_that_ends_with_objects_alive_ends_quietly() -> None:
             @cachax.cached_property
             def value(self): return self.x + 1
         thing = Thing(); thing.value
+        memos, memo = cachax._memo._memos, cachax._memo.memo_of(thing)  # not gone
         for module in (cachax._memo, cachax._snapshot):
             for name in list(vars(module)): setattr(module, name, None)
         del thing
