@@ -197,7 +197,7 @@ class Recent(dict[K, V]):
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
         if len(self) > 1000:
-            self.pop(next(iter(self)), None)
+            self.pop(list(self)[0], None)  # noqa: RUF015 (threads: in one step)
 
 
 @dataclass(eq=False)

@@ -65,9 +65,7 @@ class Jitted(Generic[P, R]):
     __qualname__: str
 
     def __init__(self, fun: Callable[P, R], options: dict[str, Any]) -> None:
-        self._plain: Any = jax.jit(
-            fun, **options
-        )  # says at once what is wrong with them
+        self._plain: Any = jax.jit(fun, **options)  # at once: it checks the options
         self._options = options
         self._static = _Arguments.named(fun, options, "static")
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
