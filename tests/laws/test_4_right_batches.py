@@ -17,6 +17,7 @@ from cases import (
     close,
     fresh,
     once,
+    over,
     over_chains,
     over_keys,
     read,
@@ -60,19 +61,34 @@ BATCHED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@over_chains(PYTREES)
+def batch_of(family: Family, *, warm: bool) -> Any:
+    """Three objects in one; if warm, with values of the batch, which are no one's."""
+    batch = family.make(jnp.asarray(BATCH_A), jnp.asarray(BATCH_B))
+    return cachax.warm(batch) if warm else batch
+
+
+def batch_truth(name: str) -> Any:
+    return np.stack([truth(name, BATCH_A[i], BATCH_B[i]) for i in range(3)])
+
+
+@over(PYTREES)
 @over_keys(BATCHED)
 def test_a_property_is_that_of_one_example(
-    family: Family, name: str, warm: bool, way: str
+    family: Family, warm: bool, way: str
 ) -> None:
-    batch = family.make(jnp.asarray(BATCH_A), jnp.asarray(BATCH_B))
-    if warm:  # with values of the whole batch, which are no example's
-        cachax.warm(batch)
-    expected = np.stack([truth(name, BATCH_A[i], BATCH_B[i]) for i in range(3)])
+    batch, name = batch_of(family, warm=warm), "scaled"
     apply = BATCHED[way]
-    close(apply(reader(name), batch), expected)
-    close(apply(cachax.jit(reader(name)), batch), expected)
-    close(cachax.jit(lambda o: apply(reader(name), o))(batch), expected)
+    close(apply(reader(name), batch), batch_truth(name))
+    close(cachax.jit(lambda o: apply(reader(name), o))(batch), batch_truth(name))
+
+
+@over(PYTREES)
+@over_keys(BATCHED)
+def test_and_so_it_is_in_a_jitted_function(
+    family: Family, warm: bool, way: str
+) -> None:
+    batch, name = batch_of(family, warm=warm), "jit_scaled"
+    close(BATCHED[way](cachax.jit(reader(name)), batch), batch_truth(name))
 
 
 @over_chains(FAMILIES)
