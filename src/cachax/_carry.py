@@ -36,13 +36,17 @@ has to compute inside what it was not lent."""
 
 
 @jax.tree_util.register_pytree_node_class
-@dataclass(frozen=True)
 class Carried:
     """Values on their way through a transformation: arrays as leaves, and the rest
     as part of the structure, so that a change of it is traced anew."""
 
-    arrays: Sequence[Any] = ()
-    moulds: tuple[tuple[Ask, Mould], ...] = ()
+    __slots__ = ("arrays", "moulds")
+
+    def __init__(
+        self, arrays: Sequence[Any], moulds: tuple[tuple[Ask, Mould], ...]
+    ) -> None:
+        self.arrays = arrays
+        self.moulds = moulds
 
     def values(self) -> Iterator[tuple[Ask, Mould, Any]]:
         start = 0

@@ -15,6 +15,7 @@ from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
 from ._memo import memo_of
 from ._pack import pack
+from ._parts import parts_of, plain_leaves
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -67,7 +68,7 @@ class Jitted(Generic[P, R]):
     def __init__(self, fun: Callable[P, R], options: dict[str, Any]) -> None:
         self._plain: Any = jax.jit(fun, **options)  # at once: it checks the options
         self._options = options
-        self._static = _Arguments.named(fun, options, "static")
+        self._static = _Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
         self._carrying = _carrying(fun, self._static)
         self._programs: dict[int, Any] = {}
@@ -77,6 +78,8 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         plain: Callable[P, R] = self._plain
+        if not kwargs and plain_leaves.issuperset(map(type, args)):
+            return plain(*args, **kwargs)  # arrays and numbers: there is no object
         if jit_is_disabled():
             return plain(*args, **kwargs)
         tree, statics = self._static.take_out(args, kwargs)
@@ -89,6 +92,8 @@ class Jitted(Generic[P, R]):
         if habit is None:
             habit = self._habits[key] = Habit(layout_of(tree))
         if habit.layout is None:
+            for leaf in leaves:
+                parts_of(type(leaf))  # a plain leaf, next time
             return plain(*args, **kwargs)
 
         def program(carried: Carried) -> tuple[R, Carried]:
@@ -258,13 +263,11 @@ class _Arguments:
         self.names = frozenset(names)
 
     @classmethod
-    def named(
-        cls, fun: Callable[..., Any], options: dict[str, Any], kind: str
-    ) -> "_Arguments":
-        """Those an option names, as `jax.jit` sees it: of numbers and names, what is
-        not given follows from the signature."""
-        numbers = options.get(f"{kind}_argnums")
-        names = options.get(f"{kind}_argnames")
+    def static(cls, fun: Callable[..., Any], options: dict[str, Any]) -> "_Arguments":
+        """The static ones, as `jax.jit` sees it: of numbers and names, what is not
+        given follows from the signature."""
+        numbers = options.get("static_argnums")
+        names = options.get("static_argnames")
         if numbers is None and names is None:
             return cls((), ())
         if numbers is not None and names is not None:
