@@ -10,9 +10,10 @@ from typing import Any
 import jax
 from jax.tree_util import PyTreeDef
 
-from ._carry import Carried, Habit, Recent, active_loan, call_lending
+from ._carry import Carried
 from ._compat import Tracer, jit_is_disabled
 from ._find import layout_of
+from ._habit import Habit, Recent, active_loan, call_lending
 
 
 class _SelfIsStatic(BaseException):

@@ -1,38 +1,27 @@
 """Carry values across a trace: from the caller's objects to their traced copies.
 
-Nobody says which values a function needs. It is traced with the ones it asked for
-last time. When it asks for another, the value is computed on the caller's own object,
-and something of the same shape and dtype stands in for it until the end of the trace;
-that trace is then thrown away, and the next has the value among its inputs.
+When a traced copy is asked for a value that was not carried, the value is computed on
+the caller's own object, and something of the same shape and dtype stands in for it
+until the end of the trace. That trace is then thrown away (`_habit.py`), and the next
+has the value among its inputs.
 """
 
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 
 from ._compat import at_trace, current_trace
-from ._find import Layout
 from ._memo import NOT_LENT, Key, Lender, memo_of
 from ._pack import Mould, pack
 from ._snapshot import may_change
-
-K = TypeVar("K")
-T = TypeVar("T")
-V = TypeVar("V")
 
 Slot = Any
 """The place of an object: a number among the arguments, `(ask, number)` in a value."""
 
 Ask = tuple[Slot, Key]
 """A value of the object in a slot."""
-
-_TRIES = 8
-"""Traces that bring nothing new, until a function that never asks for the same twice
-has to compute inside what it was not lent."""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -192,106 +181,6 @@ class Loan:
     def settle(self) -> None:
         """Let go of the objects: a traced copy may outlive its trace by mistake."""
         self._owners.clear()
-
-
-class Recent(dict[K, V]):
-    """A dictionary of the last thousand entries: what is kept for a function must
-    not grow with the number of calls."""
-
-    def __setitem__(self, key: K, value: V) -> None:
-        super().__setitem__(key, value)
-        if len(self) > 1000:
-            self.pop(list(self)[0], None)  # noqa: RUF015 (threads: in one step)
-
-
-@dataclass(eq=False)
-class Habit:
-    """What a function asked of arguments of one structure.
-
-    The structure alone does not settle it (a function may look at shapes), but a
-    warm call must not look at every leaf. So the last asks are taken for granted
-    while all their values are there. If they are wrong, JAX traces, and the trace
-    tells. Only to compute a value must it be known that it will be asked for.
-    """
-
-    layout: Layout | None
-    asks: tuple[Ask, ...] = ()
-    asks_by_signature: dict[Any, tuple[Ask, ...]] = field(default_factory=Recent)
-    varies: bool = False
-
-    def learn(self, signature: Any, asks: tuple[Ask, ...]) -> None:
-        self.asks_by_signature[signature] = self.asks = asks
-        self.varies = len(set(self.asks_by_signature.values())) > 1
-
-
-def call_lending(
-    habit: Habit,
-    tree: Any,
-    leaves: Sequence[Any],
-    program: Callable[[Carried], T],
-    *,
-    at_once: bool = False,
-) -> T:
-    """`program(carried)`, with the values it asks of the objects in `tree`.
-
-    The program must `lay` them on the traced copies while it is traced.
-    """
-    assert habit.layout is not None
-    objects = habit.layout.objects(tree)
-    signature = None
-    loan = Loan(objects)
-    carried = None if habit.varies else loan.gather_kept(habit.asks)
-    if carried is None:
-        signature = signature_of(leaves)
-        loan = Loan(objects)
-        carried = loan.gather(habit.asks_by_signature.get(signature, ()))
-    tries_left = _TRIES
-    known: set[Ask] = set()
-    while True:
-        loan.at_once, loan.is_last = at_once, tries_left == 0
-        outer, _active.loan = _active.loan, loan
-        try:
-            result = program(carried)
-            break
-        except Retrace as retrace:
-            if retrace.loan is not loan:  # the end of a trace further out
-                raise
-            asks = retrace.asks
-        finally:
-            _active.loan = outer
-            loan.settle()
-        tries_left -= known.issuperset(asks)
-        known.update(asks)
-        loan = Loan(objects)
-        carried = loan.gather(asks)
-    if loan.traced:
-        asks = tuple(ask for ask, _ in carried.moulds)
-        habit.learn(signature or signature_of(leaves), asks)
-    return result
-
-
-class _Active(threading.local):
-    loan: Loan | None = None
-
-
-_active = _Active()
-
-
-def active_loan() -> Loan | None:
-    """The loan of the call that is being traced."""
-    return _active.loan
-
-
-def signature_of(leaves: Sequence[Any]) -> Any:
-    """What of the leaves a trace can see: their shapes and dtypes."""
-    return tuple(
-        (getattr(x, "shape", type(x)), getattr(x, "dtype", None), _is_weak(x))
-        for x in leaves
-    )
-
-
-def _is_weak(x: Any) -> bool:
-    return bool(getattr(x, "weak_type", False))
 
 
 def _packed(key: Key, obj: Any) -> tuple[Any, list[Any], Mould] | None:

@@ -16,6 +16,9 @@ Tracer: Any = jax.core.Tracer
 Trace = Any
 """One level of tracing. JAX has no public type for it."""
 
+MODULES = ("jaxlib", "jax._src", "jax.sharding")
+"""Where JAX keeps the classes of its own objects: meshes, shardings, rules."""
+
 CONCRETE: Trace = _core.eval_trace
 """The level of values that are not traced at all."""
 

@@ -2,18 +2,20 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 from jax.tree_util import PyTreeDef
 
-from ._carry import Carried, Habit, Recent, active_loan, call_lending
+from ._carry import Carried
 from ._compat import UNSPECIFIED, Tracer, jit_is_disabled
 from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
+from ._habit import Habit, Recent, active_loan, call_lending
 from ._memo import memo_of
+from ._options import Arguments, one_further
 from ._pack import pack
 from ._parts import parts_of, plain_leaves
 
@@ -68,7 +70,7 @@ class Jitted(Generic[P, R]):
     def __init__(self, fun: Callable[P, R], options: dict[str, Any]) -> None:
         self._plain: Any = jax.jit(fun, **options)  # at once: it checks the options
         self._options = options
-        self._static = _Arguments.static(fun, options)
+        self._static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
         self._carrying = _carrying(fun, self._static)
         self._programs: dict[int, Any] = {}
@@ -160,7 +162,7 @@ class Jitted(Generic[P, R]):
             arguments = -1
         program = self._programs.get(arguments)
         if program is None:
-            options = _one_further(self._options, arguments)
+            options = one_further(self._options, arguments)
             program = self._programs[arguments] = jax.jit(self._carrying, **options)
         return program
 
@@ -175,7 +177,7 @@ class Jitted(Generic[P, R]):
             memo_of(objects[slot]).keep(key, value)
 
 
-def _carrying(fun: Callable[..., Any], static: "_Arguments") -> Callable[..., Any]:
+def _carrying(fun: Callable[..., Any], static: Arguments) -> Callable[..., Any]:
     """`fun` as it is traced: with values coming in before its arguments, and values
     going out after its result."""
 
@@ -235,70 +237,3 @@ def _address(x: Any) -> int | None:
     if not isinstance(x, jax.Array) or isinstance(x, Tracer):
         return None
     return x.addressable_data(0).unsafe_buffer_pointer()
-
-
-def _one_further(options: dict[str, Any], arguments: int) -> dict[str, Any]:
-    """The options of `jax.jit`, for a function with one more argument in front and
-    one more result at the end."""
-    options = dict(options)
-    for name in ("static_argnums", "donate_argnums"):
-        if options.get(name) is not None:
-            numbers = _as_tuple(options[name])
-            options[name] = tuple(n + 1 if n >= 0 else n for n in numbers)
-    given = options.get("in_shardings", UNSPECIFIED)
-    if given is not UNSPECIFIED:
-        each = given if arguments == -1 else (given,) * arguments
-        options["in_shardings"] = (UNSPECIFIED, *each)
-    given = options.get("out_shardings", UNSPECIFIED)
-    if given is not UNSPECIFIED:
-        options["out_shardings"] = (given, UNSPECIFIED)
-    return options
-
-
-class _Arguments:
-    """Some of a function's arguments, by number and by name."""
-
-    def __init__(self, numbers: Iterable[int], names: Iterable[str]) -> None:
-        self.numbers = frozenset(numbers)
-        self.names = frozenset(names)
-
-    @classmethod
-    def static(cls, fun: Callable[..., Any], options: dict[str, Any]) -> "_Arguments":
-        """The static ones, as `jax.jit` sees it: of numbers and names, what is not
-        given follows from the signature."""
-        numbers = options.get("static_argnums")
-        names = options.get("static_argnames")
-        if numbers is None and names is None:
-            return cls((), ())
-        if numbers is not None and names is not None:
-            return cls(_as_tuple(numbers), _as_tuple(names))
-        try:
-            parameters = [
-                p.name if p.kind is p.POSITIONAL_OR_KEYWORD else None
-                for p in inspect.signature(fun).parameters.values()
-            ]
-        except (TypeError, ValueError):
-            parameters = []
-        if numbers is None:
-            names = _as_tuple(names)
-            return cls((i for i, p in enumerate(parameters) if p in names), names)
-        numbers = _as_tuple(numbers)
-        chosen = (p for i, p in enumerate(parameters) if p and i in numbers)
-        return cls(numbers, chosen)
-
-    def take_out(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The other arguments, and these."""
-        if not self.numbers and not self.names:
-            return (args, kwargs), None
-        chosen = {n % len(args) for n in self.numbers if -len(args) <= n < len(args)}
-        others = [x for i, x in enumerate(args) if i not in chosen]
-        named = {k: x for k, x in kwargs.items() if k not in self.names}
-        statics = (
-            *((i, type(args[i]), args[i]) for i in sorted(chosen)),
-            *((k, type(x), x) for k, x in sorted(kwargs.items()) if k in self.names),
-        )
-        return (tuple(others), named), statics
-
-
-def _as_tuple(one_or_many: Any) -> tuple[Any, ...]:
-    return (one_or_many,) if isinstance(one_or_many, int | str) else tuple(one_or_many)

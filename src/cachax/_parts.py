@@ -17,14 +17,14 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
-from ._compat import Tracer
+from ._compat import MODULES, Tracer
 
 Parts = Callable[[Any], list[Any]]
 """Lists what is directly inside an object, names and keys included."""
 
 _NUMBERS = (bytes, int, float, complex, type(None))
 _LEAVES = (jax.Array, Tracer, np.generic, np.dtype, str, *_NUMBERS)
-_SEALED = ("jaxlib", "jax._src", "jax.sharding", "numpy", "logging")
+_SEALED = (*MODULES, "numpy", "logging")
 """Modules whose objects count as one thing when looking for changes: meshes,
 shardings, custom derivative rules, loggers."""
 
