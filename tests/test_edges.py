@@ -293,10 +293,10 @@ def test_tracers_hidden_in_functions() -> None:
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     gc.collect()
-    before = len(_memo._memos)
+    before = len(_memo.memos)
     yield
     gc.collect()
-    assert len(_memo._memos) <= before
+    assert len(_memo.memos) <= before
 
 
 class Linked:

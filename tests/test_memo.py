@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 
 import cachax
-from cachax._memo import _memos, keys_of, memo_of, names_of
+from cachax._memo import keys_of, memo_of, memos, names_of
 
 
 class Thing:
@@ -56,12 +56,12 @@ def test_an_id_that_is_used_again_is_another_object() -> None:
 
 
 def test_nothing_is_left_of_an_object() -> None:
-    before = len(_memos)
+    before = len(memos)
     thing = Thing(jnp.ones(2))
     value = weakref.ref(thing.value)
-    assert len(_memos) == before + 1
+    assert len(memos) == before + 1
     del thing
-    assert len(_memos) == before
+    assert len(memos) == before
     assert value() is None
 
 
@@ -110,7 +110,7 @@ def test_a_program_that_ends_with_objects_alive_ends_quietly() -> None:
             @cachax.cached_property
             def value(self): return self.x + 1
         thing = Thing(); thing.value
-        memos, memo = cachax._memo._memos, cachax._memo.memo_of(thing)  # not gone
+        kept, memo = cachax._memo.memos, cachax._memo.memo_of(thing)  # not gone
         for module in (cachax._memo, cachax._snapshot):
             for name in list(vars(module)): setattr(module, name, None)
         del thing

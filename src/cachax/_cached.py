@@ -9,7 +9,7 @@ from ._body import carrying_body
 from ._compat import is_jitted
 from ._errors import NowhereToStoreError, host_only_note
 from ._levels import at_level_of
-from ._memo import NOT_LENT, Key, Memo, declare, memo_of
+from ._memo import NOT_LENT, Key, Memo, declare, memo_of, memos
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -74,7 +74,15 @@ class cached_property(Key, Generic[T_co]):
     @overload
     def __get__(self, instance: object, owner: type | None = None) -> T_co: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else self.read(instance)
+        if instance is None:
+            return self
+        memo = memos.get(id(instance))  # `memo_of`, without the price of a call
+        if memo is not None and memo() is instance and memo.holds(instance):
+            try:
+                return memo.values[self]
+            except KeyError:
+                pass
+        return self.read(instance)
 
     # With functools, `obj.p = v` and `del obj.p` work on the instance `__dict__`,
     # where the cached value is too. Here it is not, and so that `del` still forgets

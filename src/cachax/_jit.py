@@ -174,7 +174,8 @@ class Jitted(Generic[P, R]):
         assert layout is not None
         objects = layout.objects((out,))
         for (slot, key), _, value in brought.values():
-            memo_of(objects[slot]).keep(key, value)
+            if key.peek(objects[slot], brought) is brought:  # not laid in by the class
+                memo_of(objects[slot]).keep(key, value)
 
 
 def _carrying(fun: Callable[..., Any], static: Arguments) -> Callable[..., Any]:

@@ -199,7 +199,7 @@ def _fields(cls: type) -> Parts | None:
     )
     has_dict = cls.__dictoffset__ != 0
     if has_dict and not slots and not derived:
-        return _dict_fields
+        return dict_fields
     if not has_dict and not slots:
         return None
 
@@ -215,7 +215,7 @@ def _fields(cls: type) -> Parts | None:
     return all_fields
 
 
-def _dict_fields(x: Any) -> list[Any]:
+def dict_fields(x: Any) -> list[Any]:
     fields = x.__dict__
     return [*fields, *fields.values()]
 

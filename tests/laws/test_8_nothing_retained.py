@@ -52,11 +52,11 @@ def test_ten_thousand_objects_leave_no_array() -> None:
     a, b = jnp.ones(3), jnp.ones(3)
     fun(FlaxNode(a, b))
     gc.collect()
-    arrays, memos = len(jax.live_arrays()), len(_memo._memos)
+    arrays, memos = len(jax.live_arrays()), len(_memo.memos)
     for _ in range(10_000):
         fun(FlaxNode(a, b))
     assert len(jax.live_arrays()) == arrays
-    assert len(_memo._memos) == memos
+    assert len(_memo.memos) == memos
 
 
 class Tree(eqx.Module):
