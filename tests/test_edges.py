@@ -2,6 +2,8 @@
 
 import functools
 import gc
+import logging
+import pathlib
 import threading
 import types
 import warnings
@@ -128,6 +130,41 @@ def test_a_plain_subclass_of_a_frozen_dataclass_is_not_frozen() -> None:
     assert around.extra == 5
 
 
+def test_what_only_keeps_notes_for_itself_is_no_change() -> None:
+    class Run:
+        def __init__(self) -> None:
+            self.path = pathlib.PurePath("a") / "b"
+            self.log = logging.getLogger("cachax.test")
+
+        @cachax.cached_property
+        def value(self) -> int:
+            computing("value")
+            return 1
+
+    run = Run()
+    with computations() as counts:
+        assert run.value == 1
+        assert (str(run.path), run.log.isEnabledFor(10)) == ("a/b", False)
+        assert run.value == 1
+    assert counts == {"value": 1}
+
+
+def test_a_polynomial_can_change() -> None:
+    holder = Polynomial()
+    assert holder.at_one == 3
+    holder.p.coef = np.array([10.0, 5.0])
+    assert holder.at_one == 15
+
+
+class Polynomial:
+    def __init__(self) -> None:
+        self.p = np.polynomial.Polynomial([1.0, 2.0])
+
+    @cachax.cached_property
+    def at_one(self) -> Any:
+        return self.p(1.0)
+
+
 def test_a_mapping_proxy_is_looked_through() -> None:
     table = {"a": 1.0}
 
@@ -251,6 +288,106 @@ def test_a_value_that_has_an_object_only_sometimes() -> None:
     assert fun(with_child) == 4
     assert without.child is None
     assert [fun(without), fun(with_child)] == [1, 4]
+
+
+class Signed(Box):
+    @cachax.cached_property
+    def sign(self) -> bool:
+        return bool(self.x > 0)
+
+    @cachax.cached_property
+    def root(self) -> Any:
+        if self.x <= 0:
+            raise ValueError("no root")
+        computing("root")
+        return jnp.sqrt(self.x)
+
+    @cachax.cached_property
+    def negative(self) -> Any:
+        computing("negative")
+        return -self.x
+
+
+jax.tree_util.register_dataclass(Signed, data_fields=["x"], meta_fields=[])
+
+
+def test_what_is_asked_may_depend_on_a_static_value() -> None:
+    """Nothing is computed that is not asked for, and nothing is traced again."""
+    traced = []
+
+    @cachax.jit
+    def fun(s: Any) -> Any:
+        traced.append(1)
+        return s.root if s.sign else s.negative
+
+    good, bad = Signed(jnp.float32(4)), Signed(jnp.float32(-4))
+    with computations() as counts:
+        for obj, value in [(good, 2), (bad, 4), (good, 2), (bad, 4)]:
+            assert fun(obj) == value
+        before = len(traced)
+        for k in range(1, 4):
+            assert fun(good) == 2
+            assert fun(Signed(jnp.float32(-k))) == k
+    assert counts == {"root": 1, "negative": 4}
+    assert len(traced) == before
+
+
+# Law 7
+
+
+@dataclass(frozen=True)
+class Schedule:
+    w: Any
+    rate: float
+    step: int
+
+    @cachax.cached_property
+    def now(self) -> Any:
+        return self.rate / (1 + self.step)
+
+    @cachax.cached_property
+    def half(self) -> Any:
+        return len(self.w) // 2, self.step
+
+
+jax.tree_util.register_dataclass(
+    Schedule, data_fields=["w", "rate", "step"], meta_fields=[]
+)
+
+
+def test_numbers_computed_from_numbers_travel_as_they_do_in_jax() -> None:
+    fun = cachax.jit(lambda s: s.w * s.now + jnp.zeros(2 * s.half[0]) + s.half[1])
+    w = jnp.ones(2)
+    with compilations() as compiled:
+        for step in range(5):
+            got = fun(Schedule(w, 2.0, step))
+            assert got.tolist() == [np.float32(2.0 / (1 + step)) + step] * 2
+    assert len(compiled) == 1
+
+
+def test_functions_that_each_object_makes_anew_are_the_same() -> None:
+    class Maker(Box):
+        @cachax.cached_property
+        def functions(self) -> Any:
+            n = 2
+            return (
+                lambda y: y**n,
+                functools.partial(jnp.sum, axis=-1),
+                slice(0, 2),
+            )
+
+    jax.tree_util.register_dataclass(Maker, data_fields=["x"], meta_fields=[])
+
+    @cachax.jit
+    def fun(m: Any) -> Any:
+        square, total, part = m.functions
+        return total(square(m.x)[part])
+
+    makers = [Maker(jnp.arange(3.0) + k) for k in range(4)]
+    with compilations() as compiled:
+        values = [float(fun(m)) for m in makers]
+    assert values == [1, 5, 13, 25]
+    assert len(compiled) == 1
 
 
 # Law 3 and 5: tracers where one does not expect them
@@ -463,12 +600,18 @@ class Curve(Box):
         x = self.x
         return lambda q: q * x
 
+    @cachax.cached_property
+    def partial(self) -> Any:
+        """Hidden in the metadata of a tree."""
+        return jax.tree_util.Partial(self.fun)
+
 
 jax.tree_util.register_dataclass(Curve, data_fields=["x"], meta_fields=[])
 
 
-def test_a_closure_over_arrays_is_computed_inside_and_not_retained() -> None:
-    fun = cachax.jit(lambda c: c.fun(2.0))
+@pytest.mark.parametrize("name", ["fun", "partial"])
+def test_a_closure_over_arrays_is_computed_inside_and_not_retained(name: str) -> None:
+    fun = cachax.jit(lambda c: getattr(c, name)(2.0))
     curves = [Curve(jnp.float32(k)) for k in range(4)]
     with compilations() as compiled:
         assert [float(fun(curve)) for curve in curves] == [0, 2, 4, 6]

@@ -49,6 +49,7 @@ class cached_property(Key, Generic[T_co]):
     def __init__(self, func: Callable[[Any], T_co]) -> None:
         self.func = func
         self.attrname: str | None = None
+        self.traced_leaves: dict[Any, list[bool] | None] = {}
         self.__doc__ = func.__doc__
         self.__module__ = func.__module__
         self._body: Callable[[Any], T_co] = (

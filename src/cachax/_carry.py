@@ -6,16 +6,17 @@ until the end of the trace. That trace is then thrown away (`_habit.py`), and th
 has the value among its inputs.
 """
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 
-from ._compat import at_trace, current_trace
+from ._compat import Tracer, at_trace, current_trace
 from ._memo import NOT_LENT, Key, Lender, memo_of
-from ._pack import Mould, pack
-from ._snapshot import may_change
+from ._pack import Mould, is_number, pack
+from ._snapshot import Snapshot, may_change
 
 Slot = Any
 """The place of an object: a number among the arguments, `(ask, number)` in a value."""
@@ -77,28 +78,29 @@ class Loan:
         self._lent: dict[Ask, None] = {}
         self._asked: dict[Ask, None] = {}
 
-    def gather(self, asks: Sequence[Ask]) -> Carried:
+    def gather(self, asks: Callable[[list[Any]], Iterator[Ask]]) -> Carried:
         """The values asked for, computed if they are not there yet.
 
-        A value that cannot be kept cannot be carried: it is left out, and so are
-        those of the objects in it.
+        `asks` sees the answers so far. A value that cannot be kept cannot be
+        carried: it is left out, and so are those of the objects in it.
         """
         arrays: list[Any] = []
         moulds: list[tuple[Ask, Mould]] = []
-        for ask in asks:
+        for ask in asks(moulds):
             slot, key = ask
             if slot in self._owners:
                 key.read(self._owners[slot])
                 self._take(ask, arrays, moulds)
         return Carried(arrays, tuple(moulds))
 
-    def gather_kept(self, asks: Sequence[Ask]) -> Carried | None:
-        """The values asked for, if they are all there."""
+    def gather_kept(self, usual: tuple[tuple[Ask, Mould], ...]) -> Carried | None:
+        """The usual values, if they are all there and differ only in their arrays."""
         arrays: list[Any] = []
         moulds: list[tuple[Ask, Mould]] = []
-        if all(self._take(ask, arrays, moulds) for ask in asks):
-            return Carried(arrays, tuple(moulds))
-        return None
+        for ask, mould in usual:
+            if not self._take(ask, arrays, moulds) or moulds[-1][1] != mould:
+                return None
+        return Carried(arrays, usual)
 
     def _take(self, ask: Ask, arrays: list[Any], moulds: list[Any]) -> bool:
         slot, key = ask
@@ -186,19 +188,51 @@ class Loan:
 def _packed(key: Key, obj: Any) -> tuple[Any, list[Any], Mould] | None:
     """The value of `key` and its parts, if it is there and can travel."""
     memo = memo_of(obj)
-    packed: tuple[Any, list[Any], Mould] | None = memo.packed.get(key)
-    if packed is not None:
-        return packed
+    packed, snapshot = memo.packed.get(key, (None, None))
+    if packed is not None and (snapshot is None or snapshot.holds(packed[0])):
+        return packed  # type: ignore[no-any-return]
     value = key.peek(obj, memo)
     if value is memo:
         return None
-    parts = pack(value, key.of(obj))
+    parts = pack(value, key.of(obj), _numbers_that_travel(key, obj, value))
     if parts is None:
         return None
     packed = (value, *parts)
-    if memo.values.get(key, memo) is value and not may_change(value):
-        memo.packed[key] = packed  # taken apart once and for all
+    if memo.values.get(key, memo) is value:  # and not the user's, nor a folded one
+        changes = Snapshot(value, lambda: None) if may_change(value) else None
+        memo.packed[key] = (packed, changes)
     return packed
+
+
+def _numbers_that_travel(key: Key, obj: Any, value: Any) -> list[bool] | None:
+    """Which leaves of `value` are no constants, though they are Python numbers.
+
+    An object with Python numbers for leaves has them traced inside jit, and so is
+    what is computed from them. A trace of the body tells; one that cannot be traced
+    has only static numbers.
+    """
+    if not any(map(is_number, jax.tree.leaves(value))):
+        return None
+    leaves, structure = jax.tree.flatten(obj)
+    if not any(map(is_number, leaves)):
+        return None
+    known = key.traced_leaves
+    if structure not in known:
+        known[structure] = _traced_leaves(key, obj)
+    return known[structure]
+
+
+def _traced_leaves(key: Key, obj: Any) -> list[bool] | None:
+    found: list[bool] | None = None
+
+    def probe(copy: Any) -> None:
+        nonlocal found
+        leaves = jax.tree.leaves(key.read(copy))
+        found = [isinstance(x, Tracer) for x in leaves]
+
+    with contextlib.suppress(Exception):  # it needs real numbers
+        jax.eval_shape(probe, obj)
+    return found
 
 
 def _slots_in(ask: Ask, mould: Mould, value: Any) -> dict[Slot, Any]:

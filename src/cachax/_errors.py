@@ -72,10 +72,11 @@ def holds_its_object(owner: str) -> NotKeptWarning:
 
 def host_only_note(owner: str) -> str:
     return (
-        f"cachax: {owner} was computed on traced values here. A body that needs real "
-        "numbers (numpy, scipy, a Python `if`) works on an object passed to a "
-        "`cachax.jit` function, which computes it outside the trace; under plain "
-        "`jax.jit`, `jax.vmap` or `jax.grad` read the property once before."
+        f"cachax: {owner} was computed on traced values here, and its body needs real "
+        "numbers (numpy, scipy, a Python `if`). On an object passed to a `cachax.jit` "
+        "function it is computed outside the trace, if its value is made of arrays and "
+        "hashable parts; under plain `jax.jit`, `jax.vmap` or `jax.grad`, read it "
+        "outside and pass the value."
     )
 
 

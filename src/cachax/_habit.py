@@ -4,13 +4,15 @@ Nobody says which values a function needs. It is traced with the ones it asked f
 last time; if it asks for others, it is traced again with those.
 """
 
+import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ._carry import Ask, Carried, Loan, Retrace
 from ._find import Layout
+from ._pack import Mould
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -31,24 +33,67 @@ class Recent(dict[K, V]):
             self.pop(list(self)[0], None)  # noqa: RUF015 (threads: in one step)
 
 
+class Course:
+    """What comes next: an ask, and what comes after it, by what the answer was.
+
+    A function may look at the static part of a value and ask for another according
+    to it. Nothing is computed of which it is not known that it will be asked for.
+    """
+
+    def __init__(self) -> None:
+        self.ask: Ask | None = None
+        self.after: dict[Mould, Course] = Recent()
+
+    def learn(self, moulds: tuple[tuple[Ask, Mould], ...]) -> None:
+        course = self
+        for ask, mould in moulds:
+            if course.ask != ask:
+                course.ask = ask
+                course.after.clear()
+            course = course.after.setdefault(mould, Course())
+        course.ask = None
+
+    def asks(self, moulds: Sequence[tuple[Ask, Mould]]) -> Iterator[Ask]:
+        """One ask after another; `moulds` must grow by the answer to each."""
+        course: Course | None = self
+        while course is not None and course.ask is not None:
+            yield course.ask
+            answered = moulds and moulds[-1][0] == course.ask
+            course = course.after.get(moulds[-1][1]) if answered else None
+
+
 @dataclass(eq=False)
 class Habit:
     """What a function asked of arguments of one structure.
 
     The structure alone does not settle it (a function may look at shapes), but a
-    warm call must not look at every leaf. So the last asks are taken for granted
-    while all their values are there. If they are wrong, JAX traces, and the trace
-    tells. Only to compute a value must it be known that it will be asked for.
+    warm call must not look at every leaf. So what was asked last, and answered, is
+    taken for granted while all those values are there. If that is wrong, JAX traces,
+    and the trace tells. Only to compute a value must it be known that it is needed.
     """
 
     layout: Layout | None
-    asks: tuple[Ask, ...] = ()
-    asks_by_signature: dict[Any, tuple[Ask, ...]] = field(default_factory=Recent)
+    usual: tuple[tuple[Ask, Mould], ...] = ()
+    by_signature: dict[Any, Course] = field(default_factory=Recent)
     varies: bool = False
 
-    def learn(self, signature: Any, asks: tuple[Ask, ...]) -> None:
-        self.asks_by_signature[signature] = self.asks = asks
-        self.varies = len(set(self.asks_by_signature.values())) > 1
+    def learn(self, signature: Any, moulds: tuple[tuple[Ask, Mould], ...]) -> None:
+        """After a trace with these values, in which none was missing or left over."""
+        known = signature in self.by_signature
+        if not known:
+            self.by_signature[signature] = Course()
+            is_first = len(self.by_signature) == 1
+            self.varies |= not is_first and _asks(self.usual) != _asks(moulds)
+        self.by_signature[signature].learn(moulds)
+        self.usual = moulds
+
+
+def _just(asks: tuple[Ask, ...], _: object) -> Iterator[Ask]:
+    return iter(asks)
+
+
+def _asks(moulds: tuple[tuple[Ask, Mould], ...]) -> list[Ask]:
+    return [ask for ask, _ in moulds]
 
 
 def call_lending(
@@ -67,11 +112,12 @@ def call_lending(
     objects = habit.layout.objects(tree)
     signature = None
     loan = Loan(objects)
-    carried = None if habit.varies else loan.gather_kept(habit.asks)
+    carried = None if habit.varies else loan.gather_kept(habit.usual)
     if carried is None:
         signature = signature_of(leaves)
+        course = habit.by_signature.get(signature) or Course()
         loan = Loan(objects)
-        carried = loan.gather(habit.asks_by_signature.get(signature, ()))
+        carried = loan.gather(course.asks)
     tries_left = _TRIES
     known: set[Ask] = set()
     while True:
@@ -90,10 +136,11 @@ def call_lending(
         tries_left -= known.issuperset(asks)
         known.update(asks)
         loan = Loan(objects)
-        carried = loan.gather(asks)
-    if loan.traced:
-        asks = tuple(ask for ask, _ in carried.moulds)
-        habit.learn(signature or signature_of(leaves), asks)
+        carried = loan.gather(functools.partial(_just, asks))
+    if loan.traced or known:
+        habit.learn(signature or signature_of(leaves), carried.moulds)
+    elif signature is not None:
+        habit.usual = carried.moulds
     return result
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -16,7 +17,7 @@ from ._find import Layout, layout_of
 from ._habit import Habit, Recent, active_loan, call_lending
 from ._memo import memo_of
 from ._options import Arguments, one_further
-from ._pack import pack
+from ._pack import is_hashable, pack
 from ._parts import parts_of, plain_leaves
 
 P = ParamSpec("P")
@@ -87,10 +88,9 @@ class Jitted(Generic[P, R]):
         tree, statics = self._static.take_out(args, kwargs)
         leaves, structure = jax.tree.flatten(tree)
         key = (structure, statics)
-        try:
-            habit = self._habits.get(key)
-        except TypeError:  # an unhashable static argument: JAX says it better
+        if not is_hashable(key):  # a static argument: JAX says it better
             return plain(*args, **kwargs)
+        habit = self._habits.get(key)
         if habit is None:
             habit = self._habits[key] = Habit(layout_of(tree))
         if habit.layout is None:
@@ -115,7 +115,7 @@ class Jitted(Generic[P, R]):
     ) -> Callable[Q, R]:
         if instance is None:
             return self  # type: ignore[return-value]  # on the class: as a function is
-        return functools.partial(self, instance)
+        return types.MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<cachax.jit of {self.__wrapped__!r}>"

@@ -6,6 +6,7 @@ equinox compares, and pickle writes.
 """
 
 import inspect
+import sys
 import threading
 import warnings
 import weakref
@@ -36,6 +37,9 @@ class Key(ABC):
     """
 
     attrname: str | None
+    traced_leaves: dict[Any, list[bool] | None]
+    """By the structure of the object: which leaves of the value are traced when the
+    object is. Filled in by who needs it."""
 
     @abstractmethod
     def read(self, obj: Any) -> Any:
@@ -151,7 +155,7 @@ class Memo(weakref.ref[Any]):
         elif (folded := _fold(value, obj)) is not None:
             self.folded[key] = folded
         else:
-            warnings.warn(holds_its_object(key.of(obj)), stacklevel=_TO_THE_READER)
+            warnings.warn(holds_its_object(key.of(obj)), stacklevel=_to_the_reader())
 
     def forget(self, key: Key) -> None:
         self.values.pop(key, None)
@@ -159,8 +163,12 @@ class Memo(weakref.ref[Any]):
         self.packed.pop(key, None)
 
 
-_TO_THE_READER = 5
-"""Frames from `Memo.keep` to the line that reads a property."""
+def _to_the_reader() -> int:
+    """Frames from the caller of this to the line that reads a property."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals["__name__"].startswith("cachax."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _reaches(value: Any, obj: object) -> bool:

@@ -1,5 +1,7 @@
 """Take a value apart into arrays, which travel, and the rest, which is static."""
 
+import functools
+import types
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +14,7 @@ from jax.tree_util import PyTreeDef
 from ._compat import CONCRETE, Tracer, at_trace
 from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
-from ._parts import walk
+from ._parts import all_parts, walk
 
 
 class _Hole:
@@ -48,23 +50,31 @@ class Mould:
         return self.structure.unflatten(leaves)
 
 
-def pack(value: Any, owner: str) -> tuple[list[Any], Mould] | None:
+def pack(
+    value: Any, owner: str, numbers: Sequence[bool] | None = None
+) -> tuple[list[Any], Mould] | None:
     """The arrays of `value`, and the mould to put them into.
 
-    None if it has arrays where JAX does not see them: in a closure, or in an object
-    of a class that is no pytree. As a static part they would be constants of a
-    program, one for each object, which holds them for as long as it lives.
+    `numbers` tells which leaves, if they are Python numbers, travel like arrays.
+
+    None if it has arrays where JAX does not see them: in a closure, in a tree's
+    metadata, in an object of a class that is no pytree. As a static part they would
+    be constants of a program, one for each object, which holds them while it lives.
     """
     leaves, structure = jax.tree.flatten(value)
-    arrays = [_as_jax(x) for x in leaves if _travels(x)]
-    static = tuple(_HOLE if _travels(x) else x for x in leaves)
-    identity = (structure, *map(_identity, static))
-    try:
-        hash(identity)
-    except TypeError:
-        raise UnhashableValueError(owner, _unhashable_part(static)) from None
-    if any(isinstance(part, _ARRAYS) for part in walk(static)):
+    if numbers is None or len(numbers) != len(leaves):
+        numbers = [False] * len(leaves)
+    arrays = []
+    static: tuple[Any, ...] = ()
+    for leaf, may_travel in zip(leaves, numbers, strict=True):
+        goes = _is_array(leaf) or (may_travel and is_number(leaf))
+        arrays += [_as_jax(leaf)] if goes else []
+        static += (_HOLE if goes else leaf,)
+    if _has_arrays_out_of_sight(value, leaves):
         return None
+    identity = (structure, *map(_identity, static))
+    if not is_hashable(identity):
+        raise UnhashableValueError(owner, _unhashable_part(static))
     layout = layout_of((value,))
     return arrays, Mould(structure, static, len(arrays), identity, layout)
 
@@ -72,10 +82,21 @@ def pack(value: Any, owner: str) -> tuple[list[Any], Mould] | None:
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
-def _travels(leaf: object) -> bool:
-    """Whether a leaf goes as an array: what JAX and numpy call an array, and numpy's
-    real and complex scalars, of which every object has another. An integer or a
-    truth value stays static, numpy's too: it may be a shape or a branch."""
+def _has_arrays_out_of_sight(value: Any, leaves: Sequence[Any]) -> bool:
+    in_sight = set(map(id, leaves))
+    arrays = (part for part in walk(value) if isinstance(part, _ARRAYS))
+    return any(id(array) not in in_sight for array in arrays)
+
+
+def is_number(leaf: object) -> bool:
+    """Whether `leaf` is a number that JAX takes for an array when it is passed."""
+    return isinstance(leaf, bool | int | float | complex)
+
+
+def _is_array(leaf: object) -> bool:
+    """What JAX and numpy call an array, and numpy's real and complex scalars, of
+    which every object has another. An integer or a truth value stays static, numpy's
+    too: it may be a shape or a branch."""
     if isinstance(leaf, jax.Array):
         return True
     if isinstance(leaf, np.ndarray):
@@ -84,7 +105,7 @@ def _travels(leaf: object) -> bool:
 
 
 def _as_jax(leaf: Any) -> Any:
-    if isinstance(leaf, jax.Array):
+    if isinstance(leaf, jax.Array) or not isinstance(leaf, np.ndarray | np.generic):
         return leaf
     with at_trace(CONCRETE):  # in a trace, asarray would give a tracer of it
         return jnp.asarray(leaf)
@@ -92,16 +113,35 @@ def _as_jax(leaf: Any) -> Any:
 
 def _identity(leaf: Any) -> Any:
     """What tells a static leaf from another: 1, 1.0 and True are equal and are not
-    the same to a program, nor are 0.0 and -0.0."""
+    the same to a program, nor are 0.0 and -0.0. Two functions are the same if they
+    are the same code over the same things, though each object makes its own."""
+    cls = type(leaf)
     if isinstance(leaf, float | complex):
-        return (type(leaf), repr(leaf))
-    return (type(leaf), leaf)
+        return (cls, repr(leaf))
+    if cls is slice:
+        return (cls, *map(_identity, (leaf.start, leaf.stop, leaf.step)))
+    if cls is functools.partial:
+        keywords = sorted(leaf.keywords.items())
+        inside = (leaf.func, *leaf.args, *(x for pair in keywords for x in pair))
+        return (cls, *map(_identity, inside))
+    if cls is types.FunctionType:
+        return (
+            cls,
+            leaf.__code__,
+            id(leaf.__globals__),
+            *map(_identity, all_parts(leaf)),
+        )
+    return (cls, leaf)
+
+
+def is_hashable(thing: object) -> bool:
+    try:
+        hash(thing)
+    except TypeError:
+        return False
+    return True
 
 
 def _unhashable_part(leaves: Sequence[Any]) -> object:
-    for leaf in leaves:
-        try:
-            hash(leaf)
-        except TypeError:
-            return leaf
-    return leaves  # the structure itself: a node with unhashable metadata
+    """The leaf to blame; all of them if it is the metadata of a node."""
+    return next((leaf for leaf in leaves if not is_hashable(leaf)), leaves)

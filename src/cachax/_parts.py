@@ -7,10 +7,12 @@ to hold arrays. Fields are read straight from the instance.
 
 import functools
 import gc
+import logging
 import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import PurePath
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,9 +26,10 @@ Parts = Callable[[Any], list[Any]]
 
 _NUMBERS = (bytes, int, float, complex, type(None))
 _LEAVES = (jax.Array, Tracer, np.generic, np.dtype, str, *_NUMBERS)
-_SEALED = (*MODULES, "numpy", "logging")
-"""Modules whose objects count as one thing when looking for changes: meshes,
-shardings, custom derivative rules, loggers."""
+_SEALED = (*MODULES, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")
+_SEALED_CLASSES = (logging.Logger, PurePath)
+"""Modules and classes whose objects count as one thing when looking for changes:
+meshes, shardings, custom derivative rules; what only keeps notes for itself."""
 
 _SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset, deque)
 _IMMUTABLE = (tuple, frozenset, functools.partial, types.MethodType, types.FunctionType)
@@ -114,7 +117,7 @@ def _find_parts(cls: type) -> Parts | None:
     if issubclass(cls, type | types.ModuleType):
         return None
     if issubclass(cls, _LEAVES):
-        if _is_sealed(cls) or issubclass(cls, jax.Array | Tracer):
+        if cls.__module__ == "numpy" or issubclass(cls, jax.Array | Tracer):
             plain_leaves.add(cls)
         return None
     if issubclass(cls, np.ndarray):
@@ -146,6 +149,8 @@ def _items(iterate: Callable[[Any], Iterator[Any]], x: Any) -> list[Any]:
 
 
 def _is_sealed(cls: type) -> bool:
+    if issubclass(cls, _SEALED_CLASSES):
+        return True
     return any(f"{cls.__module__}.".startswith(f"{sealed}.") for sealed in _SEALED)
 
 
@@ -167,6 +172,8 @@ def _referents(x: object) -> list[Any]:
     """What the garbage collector knows to be inside, less classes and globals."""
     if isinstance(x, type | types.ModuleType | types.CodeType):
         return []
+    if type(x).__module__.startswith("jaxlib"):  # C++: leads to all of JAX
+        return [x.__wrapped__] if hasattr(x, "__wrapped__") else []
     return [
         part
         for part in gc.get_referents(x)

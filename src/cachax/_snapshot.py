@@ -93,11 +93,18 @@ def _is_open(part: object) -> bool:
 def _can_be_watched(part: object) -> bool:
     """Whether the id of `part` can be relied on: not that of a tuple, which may be
     another tuple's the next time. Its contents must be looked at."""
-    return type(part) in plain_leaves or _is_weak(part) or not fields_in(part)
+    is_weak = type(part).__weakrefoffset__ != 0
+    return type(part) in plain_leaves or is_weak or _is_atomic(part)
 
 
-def _is_weak(part: object) -> bool:
-    return type(part).__weakrefoffset__ != 0
+_ATOMS = {str, bytes, int, float, complex, bool, type(None)}
+
+
+def _is_atomic(part: Any) -> bool:
+    """Whether `part` can simply be held: it holds no array, and not the object."""
+    return parts_of(type(part)) is None or (
+        type(part) is tuple and _ATOMS.issuperset(map(type, part))
+    )
 
 
 def _ids_within(obj: object) -> list[int]:
@@ -128,4 +135,4 @@ def _watch(part: Any, void: Callable[[object], None]) -> object:
     except TypeError:
         # A number, a string: held. A container: its contents are watched one by
         # one, and holding it could hold the object itself.
-        return type(part) if parts_of(type(part)) else part
+        return part if _is_atomic(part) else type(part)
