@@ -89,10 +89,10 @@ def test_globals_and_classes_are_left_alone() -> None:
 def test_code_of_the_class_is_not_run() -> None:
     class Shy:
         def __init__(self) -> None:
-            self.x = 1
+            self.x = 12345
 
         def __getattribute__(self, name: str) -> Any:
-            assert name in ("x", "__dict__", "__class__")
+            assert name == "__class__"  # isinstance asks for it
             return super().__getattribute__(name)
 
         @property
@@ -102,7 +102,7 @@ def test_code_of_the_class_is_not_run() -> None:
         def __iter__(self) -> Any:
             raise AssertionError("must not run")
 
-    assert 1 in list(walk_fields(Shy()))
+    assert 12345 in list(walk_fields(Shy()))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from jax.tree_util import PyTreeDef
 from ._carry import Carried
 from ._compat import Tracer, jit_is_disabled
 from ._find import layout_of
-from ._habit import Habit, Recent, active_loan, call_lending
+from ._habit import Habit, active_loan, call_lending
+from ._recent import Recent
 
 
 class _SelfIsStatic(BaseException):

@@ -10,6 +10,7 @@ from ._compat import is_jitted
 from ._errors import NowhereToStoreError, host_only_note
 from ._levels import at_level_of
 from ._memo import NOT_LENT, Key, Memo, declare, memo_of, memos
+from ._recent import Recent
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -49,7 +50,7 @@ class cached_property(Key, Generic[T_co]):
     def __init__(self, func: Callable[[Any], T_co]) -> None:
         self.func = func
         self.attrname: str | None = None
-        self.traced_leaves: dict[Any, list[bool] | None] = {}
+        self.traced_leaves: dict[Any, list[bool] | None] = Recent()
         self.__doc__ = func.__doc__
         self.__module__ = func.__module__
         self._body: Callable[[Any], T_co] = (

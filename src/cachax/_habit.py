@@ -13,24 +13,13 @@ from typing import Any, TypeVar
 from ._carry import Ask, Carried, Loan, Retrace
 from ._find import Layout
 from ._pack import Mould
+from ._recent import Recent
 
-K = TypeVar("K")
 T = TypeVar("T")
-V = TypeVar("V")
 
 _TRIES = 8
 """Traces that bring nothing new, until a function that never asks for the same twice
 has to compute inside what it was not lent."""
-
-
-class Recent(dict[K, V]):
-    """A dictionary of the last thousand entries: what is kept for a function must
-    not grow with the number of calls."""
-
-    def __setitem__(self, key: K, value: V) -> None:
-        super().__setitem__(key, value)
-        if len(self) > 1000:
-            self.pop(list(self)[0], None)  # noqa: RUF015 (threads: in one step)
 
 
 class Course:

@@ -14,11 +14,12 @@ from ._carry import Carried
 from ._compat import UNSPECIFIED, Tracer, jit_is_disabled
 from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
-from ._habit import Habit, Recent, active_loan, call_lending
+from ._habit import Habit, active_loan, call_lending
 from ._memo import memo_of
 from ._options import Arguments, one_further
 from ._pack import is_hashable, pack
 from ._parts import parts_of, plain_leaves
+from ._recent import Recent
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -87,9 +88,9 @@ class Jitted(Generic[P, R]):
             return plain(*args, **kwargs)
         tree, statics = self._static.take_out(args, kwargs)
         leaves, structure = jax.tree.flatten(tree)
-        key = (structure, statics)
-        if not is_hashable(key):  # a static argument: JAX says it better
-            return plain(*args, **kwargs)
+        key = structure if statics is None else (structure, statics)
+        if statics is not None and not is_hashable(statics):
+            return plain(*args, **kwargs)  # JAX says it better
         habit = self._habits.get(key)
         if habit is None:
             habit = self._habits[key] = Habit(layout_of(tree))

@@ -35,13 +35,14 @@ class Mould:
     leaves: tuple[Any, ...]
     holes: int
     identity: tuple[Any, ...]
+    hash_of_identity: int
     layout: Layout | None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mould) and self.identity == other.identity
 
     def __hash__(self) -> int:
-        return hash(self.identity)
+        return self.hash_of_identity
 
     def fill(self, arrays: Sequence[Any]) -> Any:
         """The value again, with these arrays in it."""
@@ -76,7 +77,8 @@ def pack(
     if not is_hashable(identity):
         raise UnhashableValueError(owner, _unhashable_part(static))
     layout = layout_of((value,))
-    return arrays, Mould(structure, static, len(arrays), identity, layout)
+    mould = Mould(structure, static, len(arrays), identity, hash(identity), layout)
+    return arrays, mould
 
 
 _ARRAYS = (jax.Array, Tracer, np.ndarray)

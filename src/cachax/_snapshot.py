@@ -15,6 +15,7 @@ from ._parts import (
     Parts,
     dict_fields,
     fields_in,
+    instance_dict,
     is_frozen,
     parts_of,
     plain_leaves,
@@ -68,7 +69,7 @@ def _same_directly(list_parts: Parts, ids: list[int]) -> Callable[[Any], bool]:
         return lambda obj: [*map(id, list_parts(obj))] == ids
 
     def holds(obj: Any) -> bool:  # the same, for by far the most objects, at half cost
-        fields = obj.__dict__
+        fields = instance_dict(obj, "__dict__")
         return [*map(id, fields), *map(id, fields.values())] == ids
 
     return holds

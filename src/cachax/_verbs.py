@@ -35,7 +35,11 @@ def cached(obj: object) -> dict[str, Any]:
 
 
 def is_cached(obj: object, name: str) -> bool:
-    """Whether reading this property would compute nothing."""
+    """Whether this value is there, so that reading it computes nothing.
+
+    Inside a `cachax.jit` function, a value that comes with the call is there once it
+    has been read.
+    """
     return _key(obj, name).peek(obj, _MISSING) is not _MISSING
 
 
