@@ -50,6 +50,7 @@ class cached_property(Key, Generic[T_co]):
     def __init__(self, func: Callable[[Any], T_co]) -> None:
         self.func = func
         self.attrname: str | None = None
+        self.moulds: dict[Any, Any] = Recent()
         self.traced_leaves: dict[Any, list[bool] | None] = Recent()
         self.__doc__ = func.__doc__
         self.__module__ = func.__module__

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from ._compat import Tracer, at_trace, current_trace
-from ._memo import NOT_LENT, Key, Lender, memo_of
+from ._memo import NOT_LENT, Key, Lender, Memo, memo_of
 from ._pack import Mould, is_number, pack
 from ._snapshot import Snapshot, may_change
 
@@ -67,6 +67,16 @@ class Retrace(BaseException):
 class Loan:
     """The objects of one call, and what it lends to the traced copies of them."""
 
+    __slots__ = (
+        "_asked",
+        "_lent",
+        "_owners",
+        "_trace",
+        "at_once",
+        "is_last",
+        "traced",
+    )
+
     def __init__(self, objects: Sequence[Any]) -> None:
         self.traced = False
         self.at_once = False
@@ -94,26 +104,37 @@ class Loan:
         return Carried(arrays, tuple(moulds))
 
     def gather_kept(self, usual: tuple[tuple[Ask, Mould], ...]) -> Carried | None:
-        """The usual values, if they are all there and differ only in their arrays."""
+        """The usual values, if they are all there and differ only in their arrays.
+
+        This is what a warm call does, so an object is checked for changes once.
+        """
         arrays: list[Any] = []
-        moulds: list[tuple[Ask, Mould]] = []
+        memos: dict[Slot, Memo] = {}
         for ask, mould in usual:
-            if not self._take(ask, arrays, moulds) or moulds[-1][1] != mould:
+            slot, key = ask
+            memo = memos.get(slot)
+            if memo is None:
+                if slot not in self._owners:  # of a value that has no such object now
+                    return None
+                memo = memos[slot] = memo_of(self._owners[slot])
+            packed, snapshot = memo.packed.get(key, _NOT_PACKED)
+            if packed is None or snapshot is not None:
+                packed = _packed(key, self._owners[slot])
+            if packed is None or packed[2] != mould:
                 return None
+            arrays += packed[1]
+            if mould.layout is not None:
+                self._owners |= _slots_in(ask, mould, packed[0])
         return Carried(arrays, usual)
 
-    def _take(self, ask: Ask, arrays: list[Any], moulds: list[Any]) -> bool:
+    def _take(self, ask: Ask, arrays: list[Any], moulds: list[Any]) -> None:
         slot, key = ask
-        if slot not in self._owners:  # of a value that has no such object today
-            return False
         packed = _packed(key, self._owners[slot])
-        if packed is None:
-            return False
-        value, its_arrays, mould = packed
-        arrays += its_arrays
-        moulds.append((ask, mould))
-        self._owners |= _slots_in(ask, mould, value)
-        return True
+        if packed is not None:
+            value, its_arrays, mould = packed
+            arrays += its_arrays
+            moulds.append((ask, mould))
+            self._owners |= _slots_in(ask, mould, value)
 
     def lay(self, objects: Sequence[Any], carried: Carried) -> None:
         """Make the traced `objects` come here for the values they have not got."""
@@ -185,10 +206,13 @@ class Loan:
         self._owners.clear()
 
 
+_NOT_PACKED = (None, None)
+
+
 def _packed(key: Key, obj: Any) -> tuple[Any, list[Any], Mould] | None:
     """The value of `key` and its parts, if it is there and can travel."""
     memo = memo_of(obj)
-    packed, snapshot = memo.packed.get(key, (None, None))
+    packed, snapshot = memo.packed.get(key, _NOT_PACKED)
     if packed is not None and (snapshot is None or snapshot.holds(packed[0])):
         return packed  # type: ignore[no-any-return]
     value = key.peek(obj, memo)
@@ -197,7 +221,8 @@ def _packed(key: Key, obj: Any) -> tuple[Any, list[Any], Mould] | None:
     parts = pack(value, key.of(obj), _numbers_that_travel(key, obj, value))
     if parts is None:
         return None
-    packed = (value, *parts)
+    arrays, mould = parts
+    packed = (value, arrays, key.moulds.setdefault(mould, mould))
     if memo.values.get(key, memo) is value:  # and not the user's, nor a folded one
         changes = Snapshot(value, lambda: None) if may_change(value) else None
         memo.packed[key] = (packed, changes)

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import PyTreeDef
+from jax.tree_util import PyTreeDef, tree_flatten
 
 from ._carry import Carried
 from ._compat import UNSPECIFIED, Tracer, jit_is_disabled
@@ -87,7 +87,7 @@ class Jitted(Generic[P, R]):
         if jit_is_disabled():
             return plain(*args, **kwargs)
         tree, statics = self._static.take_out(args, kwargs)
-        leaves, structure = jax.tree.flatten(tree)
+        leaves, structure = tree_flatten(tree)
         key = structure if statics is None else (structure, statics)
         if statics is not None and not is_hashable(statics):
             return plain(*args, **kwargs)  # JAX says it better

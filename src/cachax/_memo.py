@@ -41,6 +41,9 @@ class Key(ABC):
     """By the structure of the object: which leaves of the value are traced when the
     object is. Filled in by who needs it."""
 
+    moulds: dict[Any, Any]
+    """The forms its values have had: one for all the objects that have it alike."""
+
     @abstractmethod
     def read(self, obj: Any) -> Any:
         """The value for `obj`, computed and kept if it is not there yet."""

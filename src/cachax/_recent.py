@@ -14,3 +14,8 @@ class Recent(dict[K, V]):
         super().__setitem__(key, value)
         if len(self) > 1000:
             self.pop(list(self)[0], None)  # noqa: RUF015 (threads: in one step)
+
+    def setdefault(self, key: K, default: V) -> V:
+        if key not in self:
+            self[key] = default
+        return self.get(key, default)
