@@ -55,8 +55,8 @@ def test_ten_thousand_objects_leave_no_array() -> None:
     arrays, memos = len(jax.live_arrays()), len(_memo.memos)
     for _ in range(10_000):
         fun(FlaxNode(a, b))
-    assert len(jax.live_arrays()) == arrays
-    assert len(_memo.memos) == memos
+    assert len(jax.live_arrays()) <= arrays
+    assert len(_memo.memos) <= memos
 
 
 class Tree(eqx.Module):
