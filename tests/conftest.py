@@ -30,9 +30,3 @@ def warm(request: pytest.FixtureRequest) -> bool:
 def no_leaks() -> Iterator[None]:
     with jax.checking_leaks():
         yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def a_trace_has_been() -> None:
-    """JAX 0.4.36 compiles an operation again after the first trace of a process."""
-    jax.jit(lambda x: x)(0)

@@ -39,3 +39,12 @@ def test_no_name_is_missing() -> None:
     assert {"cached_property", "jit", "preset"} <= set(functions)
     for name in functions:
         assert f"`{name}" in README
+
+
+def test_the_cost_table_has_the_rows_of_the_benchmark() -> None:
+    """Its numbers depend on the machine, its cases do not."""
+    source = (ROOT / "benchmarks/cost.py").read_text()
+    cases = re.findall(r'row\(\s*"([^"]+)"', source)
+    assert len(cases) == 4
+    for case in cases:
+        assert f"| {case} |" in README

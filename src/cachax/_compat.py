@@ -1,10 +1,12 @@
 """The only file that touches JAX internals. Each says which versions it is for;
 `tests/test_compat.py` fails loudly when JAX changes one of them."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import jax
+from jax._src import config as _config
 from jax._src import core as _core  # trace_ctx, eval_trace: 0.4.36 and later
 from jax._src import sharding_impls as _shardings
 from jax._src.state.types import AbstractRef  # 0.4.36 and later
@@ -48,8 +50,25 @@ def at_trace(trace: Trace) -> AbstractContextManager[None]:
     `jax.ensure_compile_time_eval` would not do for `CONCRETE`: it folds constants
     inside nested jits and swallows their callbacks.
     """
-    context: AbstractContextManager[None] = _core.set_current_trace(trace)  # type: ignore[no-untyped-call]
+    context: AbstractContextManager[None]
+    if trace is CONCRETE and jax.__version_info__ < (0, 5):
+        context = _concrete_before_0_5()
+    else:
+        context = _core.set_current_trace(trace)  # type: ignore[no-untyped-call]
     return context
+
+
+@contextmanager
+def _concrete_before_0_5() -> Iterator[None]:
+    """Inside a trace of jit, no mesh is None and outside it is (). They are part of
+    the key of every compiled operation, so it would be compiled for each."""
+    mesh: Any = vars(_config)["abstract_mesh_context_manager"]
+    before = mesh.swap_local(() if mesh.value is None else mesh.value)
+    try:
+        with _core.set_current_trace(CONCRETE):  # type: ignore[no-untyped-call]
+            yield
+    finally:
+        mesh.set_local(before)
 
 
 def is_ref(x: object) -> bool:
