@@ -111,6 +111,8 @@ class cached_property(Key, Generic[T_co]):
         try:
             memo = memo_of(obj)
         except TypeError:
+            if type(obj).__weakrefoffset__ != 0:
+                raise
             raise NowhereToStoreError(type(obj), self.func.__name__) from None
         value = memo.values.get(self, _MISSING)
         return self._compute(obj, memo) if value is _MISSING else value

@@ -21,6 +21,9 @@ Trace = Any
 MODULES = ("jaxlib", "jax._src", "jax.sharding")
 """Where JAX keeps the classes of its own objects: meshes, shardings, rules."""
 
+COMPILED = MODULES[0]
+"""Those of them that are written in C++."""
+
 CONCRETE: Trace = _core.eval_trace
 """The level of values that are not traced at all."""
 

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
-from ._compat import MODULES, Tracer
+from ._compat import COMPILED, MODULES, Tracer
 
 Parts = Callable[[Any], list[Any]]
 """Lists what is directly inside an object, names and keys included."""
@@ -172,7 +172,7 @@ def _referents(x: object) -> list[Any]:
     """What the garbage collector knows to be inside, less classes and globals."""
     if isinstance(x, type | types.ModuleType | types.CodeType):
         return []
-    if type(x).__module__.startswith("jaxlib"):  # C++: leads to all of JAX
+    if type(x).__module__.startswith(COMPILED):  # leads to all of JAX
         return [x.__wrapped__] if hasattr(x, "__wrapped__") else []
     return [
         part
