@@ -5,6 +5,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import pytest
+
+from measure import computations, computing
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -18,13 +24,22 @@ def load(path: str) -> Any:
     return module
 
 
-def test_the_code_runs() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 2
+def test_the_code_does_what_its_comments_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    cholesky = jnp.linalg.cholesky
+
+    def counted(x: jax.Array) -> jax.Array:
+        computing("factorised")
+        return cholesky(x)
+
+    monkeypatch.setattr(jnp.linalg, "cholesky", counted)
+    problem, solution = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert "factorised three times" in problem
+    assert "factorised once" in solution
     namespace: dict[str, Any] = {"__name__": "readme"}
-    for block in blocks:
-        exec(block, namespace)
-    assert namespace["cachax"].is_cached(namespace["p"], "factor")
+    for block, times in ((problem, 3), (solution, 1)):
+        with computations() as counts:
+            exec(block, namespace)
+        assert counts == {"factorised": times}
 
 
 def test_the_table_is_what_the_demo_prints() -> None:
