@@ -21,6 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import cachax
 from cachax import _memo
 
+from families import SlottedDerived
 from measure import compilations, computations, computing
 
 
@@ -725,14 +726,7 @@ def test_a_jitted_body_with_static_self() -> None:
 
 
 def test_slots_without_weakref_that_are_not_read_do_no_harm() -> None:
-    class Mixin:
-        __slots__ = ()
-
-        @cachax.cached_property
-        def value(self) -> int:
-            return 1
-
-    class Slotted(Mixin):
+    class Slotted(SlottedDerived):
         __slots__ = ("x",)
 
     jax.tree_util.register_pytree_node(

@@ -14,6 +14,8 @@ import pytest
 
 import cachax
 
+from families import SlottedDerived
+
 
 def made(make: Any) -> BaseException:
     """The error of making a class. Before Python 3.12 it comes wrapped."""
@@ -89,18 +91,11 @@ def test_a_named_tuple_is_told_at_the_latest_when_used() -> None:
 
 
 def test_slots_in_a_subclass_of_a_mixin() -> None:
-    class Mixin:
-        __slots__ = ()
-
-        @cachax.cached_property
-        def value(self) -> int:
-            return 1
-
-    class Slotted(Mixin):
+    class Slotted(SlottedDerived):
         __slots__ = ("x",)
 
-    with pytest.raises(cachax.NowhereToStoreError, match=r"Slotted\.value"):
-        Slotted().value  # noqa: B018
+    with pytest.raises(cachax.NowhereToStoreError, match=r"Slotted\.energy"):
+        Slotted().energy  # noqa: B018
 
 
 def test_one_property_under_two_names() -> None:

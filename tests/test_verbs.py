@@ -66,12 +66,13 @@ def test_preset_inside_jit_and_grad(family: Family) -> None:
         close(jax.grad(fun)(obj), expected)
 
 
-def test_preset_beats_what_a_user_has_laid_in() -> None:
-    class Box:
-        @cachax.cached_property
-        def size(self) -> int:
-            return 1
+class Box:
+    @cachax.cached_property
+    def size(self) -> int:
+        return 1
 
+
+def test_preset_beats_what_a_user_has_laid_in() -> None:
     box = Box()
     box.size = 2
     assert cachax.preset(box, size=3).size == 3
@@ -79,11 +80,6 @@ def test_preset_beats_what_a_user_has_laid_in() -> None:
 
 
 def test_clear_takes_away_what_a_user_has_laid_in() -> None:
-    class Box:
-        @cachax.cached_property
-        def size(self) -> int:
-            return 1
-
     box = Box()
     box.size = 2
     cachax.clear(box)

@@ -53,25 +53,35 @@ def at_trace(trace: Trace) -> AbstractContextManager[None]:
     `jax.ensure_compile_time_eval` would not do for `CONCRETE`: it folds constants
     inside nested jits and swallows their callbacks.
     """
-    context: AbstractContextManager[None]
-    if trace is CONCRETE and jax.__version_info__ < (0, 5):
-        context = _concrete_before_0_5()
-    else:
-        context = _core.set_current_trace(trace)  # type: ignore[no-untyped-call]
+    if trace is CONCRETE:
+        return _concretely()
+    context: AbstractContextManager[None] = _core.set_current_trace(trace)  # type: ignore[no-untyped-call]
     return context
 
 
 @contextmanager
-def _concrete_before_0_5() -> Iterator[None]:
-    """Inside a trace of jit, no mesh is None and outside it is (). They are part of
-    the key of every compiled operation, so it would be compiled for each."""
+def _concretely() -> Iterator[None]:
+    """No trace, and no named axis of one either: both are part of the key of every
+    compiled operation, which would be compiled again inside each `vmap` of a name.
+
+    Before 0.5 so is the mesh, and no mesh is None inside a trace and () outside.
+    """
+    context: Any = _core.trace_ctx
+    axes = context.axis_env
     mesh: Any = vars(_config)["abstract_mesh_context_manager"]
-    before = mesh.swap_local(() if mesh.value is None else mesh.value)
+    other_none = jax.__version_info__ < (0, 5) and mesh.value is None
+    if other_none:
+        mesh.set_local(())
+    if axes is not _core.top_axis_env:
+        context.set_axis_env(_core.top_axis_env)
     try:
         with _core.set_current_trace(CONCRETE):  # type: ignore[no-untyped-call]
             yield
     finally:
-        mesh.set_local(before)
+        if axes is not _core.top_axis_env:
+            context.set_axis_env(axes)
+        if other_none:
+            mesh.set_local(None)
 
 
 def is_ref(x: object) -> bool:

@@ -130,11 +130,12 @@ class Memo(weakref.ref[Any]):
     def is_busy(self, key: Key) -> bool:
         """Whether another thread is computing the value of `key`."""
         lock = self._locks.get(key)
-        if lock is None or lock.acquire(blocking=False):
-            if lock is not None:
-                lock.release()
+        if lock is None:
             return False
-        return True
+        is_free = lock.acquire(blocking=False)
+        if is_free:
+            lock.release()
+        return not is_free
 
     def get(self, key: Key, default: Any) -> Any:
         """The value kept under `key`, or `default`."""

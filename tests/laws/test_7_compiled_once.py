@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import cachax
 
 from cases import PYTREES, A, B, close, fresh, over, over_chains, read, truth
-from families import Family
+from families import FAMILIES, Family
 from measure import compilations
 
 
@@ -51,17 +51,32 @@ def test_a_property_used_by_five_functions(family: Family, name: str) -> None:
 
 @over(PYTREES)
 def test_each_new_shape_compiles_once_as_in_jax(family: Family) -> None:
-    def fun(o: Any) -> Any:
-        return o.a * 2 if isinstance(o, dict) else o.scaled * 2
-
     objects = [family.make(jnp.ones(n), jnp.ones(n)) for n in (2, 3, 2, 3)]
     for obj in objects:
         cachax.warm(obj, "scaled")
-    jitted = cachax.jit(fun)
+    jitted = cachax.jit(lambda o: o.scaled * 2)
     with compilations() as compiled:
         for obj in objects:
             jitted(obj)
     assert len(compiled) == 2
+
+
+@over(FAMILIES)
+def test_the_first_touch_may_be_under_a_named_axis(family: Family) -> None:
+    """The property's own programs are those of everywhere else."""
+    cachax.warm(fresh(family), "scaled")
+    obj = fresh(family)
+
+    def fun(x: Any) -> Any:
+        assert obj.scaled is not None
+        return jax.lax.psum(x, "i")
+
+    ones = jnp.ones(2)
+    jax.vmap(lambda x: jax.lax.psum(x, "i"), axis_name="i")(ones)  # compiles its own
+    with compilations() as compiled:
+        jax.vmap(fun, axis_name="i")(ones)
+    assert compiled == []
+    assert cachax.is_cached(obj, "scaled")
 
 
 def test_without_cached_objects_it_traces_as_often_as_jax() -> None:
