@@ -62,26 +62,33 @@ def at_trace(trace: Trace) -> AbstractContextManager[None]:
 @contextmanager
 def _concretely() -> Iterator[None]:
     """No trace, and no named axis of one either: both are part of the key of every
-    compiled operation, which would be compiled again inside each `vmap` of a name.
-
-    Before 0.5 so is the mesh, and no mesh is None inside a trace and () outside.
-    """
+    compiled operation, which would be compiled again inside each `vmap` of a name."""
     context: Any = _core.trace_ctx
     axes = context.axis_env
-    mesh: Any = vars(_config)["abstract_mesh_context_manager"]
-    other_none = jax.__version_info__ < (0, 5) and mesh.value is None
-    if other_none:
-        mesh.set_local(())
-    if axes is not _core.top_axis_env:
-        context.set_axis_env(_core.top_axis_env)
-    try:
-        with _core.set_current_trace(CONCRETE):  # type: ignore[no-untyped-call]
+    with _no_mesh_before_0_5(), _core.set_current_trace(CONCRETE):  # type: ignore[no-untyped-call]
+        if axes is _core.top_axis_env:
             yield
-    finally:
-        if axes is not _core.top_axis_env:
+            return
+        context.set_axis_env(_core.top_axis_env)
+        try:
+            yield
+        finally:
             context.set_axis_env(axes)
-        if other_none:
-            mesh.set_local(None)
+
+
+@contextmanager
+def _no_mesh_before_0_5() -> Iterator[None]:
+    """The mesh is part of that key too, and before 0.5 no mesh is None inside a trace
+    and () outside."""
+    if jax.__version_info__ >= (0, 5):
+        yield
+        return
+    mesh: Any = vars(_config)["abstract_mesh_context_manager"]
+    before = mesh.swap_local(() if mesh.value is None else mesh.value)
+    try:
+        yield
+    finally:
+        mesh.set_local(before)
 
 
 def is_ref(x: object) -> bool:
