@@ -6,10 +6,13 @@ NEWEST := .venv/newest
 OLDEST := .venv/oldest
 PYTEST := -m pytest -q -n 2
 
-.PHONY: demo test lint types test-newest test-oldest lock clean
+.PHONY: demo picture test lint types test-newest test-oldest lock clean
 
-demo: $(NEWEST)/.ready  ## the four orders of access, counted three ways
-	$(NEWEST)/bin/python examples/four_orders.py
+demo: $(NEWEST)/.ready  ## every known way of caching, measured: a table and a page
+	$(NEWEST)/bin/cachax lab --html lab.html
+
+picture: $(NEWEST)/.ready  ## draw the README's picture anew
+	$(NEWEST)/bin/cachax lab --svg docs/lab.svg
 
 test: lint types test-newest test-oldest  ## all that must hold before a change lands
 
@@ -36,10 +39,10 @@ test-oldest: $(OLDEST)/.ready
 lock: $(NEWEST)/.ready  ## choose the newest versions anew, and the oldest JAX's peers
 	$(NEWEST)/bin/python -m pip install -q --disable-pip-version-check uv
 	$(NEWEST)/bin/uv pip compile -q -U --universal --python-version 3.11 --group dev \
-	  --custom-compile-command "make lock" pyproject.toml -o requirements/newest.txt
+	  --extra lab --extra peers --custom-compile-command "make lock" pyproject.toml -o requirements/newest.txt
 	$(NEWEST)/bin/uv pip compile -q -U --universal --python-version 3.11 --group test \
-	  --custom-compile-command "make lock" pyproject.toml requirements/oldest.in \
+	  --extra lab --custom-compile-command "make lock" pyproject.toml requirements/oldest.in \
 	  -o requirements/oldest.txt
 
 clean:
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf lab.html .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,6 +1,5 @@
 """What the README shows is so."""
 
-import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,6 @@ from measure import computations, computing
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-
-
-def load(path: str) -> Any:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_code_does_what_its_comments_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,10 +30,6 @@ def test_the_code_does_what_its_comments_say(monkeypatch: pytest.MonkeyPatch) ->
         with computations() as counts:
             exec(block, namespace)
         assert counts == {"factorised": times}
-
-
-def test_the_table_is_what_the_demo_prints() -> None:
-    assert load("examples/four_orders.py").table() in README
 
 
 def test_no_name_is_missing() -> None:

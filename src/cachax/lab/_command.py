@@ -1,0 +1,108 @@
+"""cachax lab: the options, and where the results go."""
+
+import argparse
+import difflib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from ._entry import Entry, chosen
+from ._matrix import Matrix, known_probes, known_strategies, run
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "lab",
+        help="measure every known way of caching on the installed JAX",
+        description="Measures every known way of caching on the installed JAX: how "
+        "often a value is computed, and whether it is right under grad, vmap, scan.",
+    )
+    parser.add_argument(
+        "--strategy", action="append", metavar="NAME", help="only this way of caching"
+    )
+    parser.add_argument(
+        "--probe", action="append", metavar="NAME", help="only this question"
+    )
+    parser.add_argument("--list", action="store_true", help="name them all and stop")
+    for kind, what in [
+        ("json", "everything, for a program to read"),
+        ("html", "one page, with the code and what happened in each cell"),
+        ("svg", "a picture of the matrix"),
+    ]:
+        parser.add_argument(f"--{kind}", type=Path, metavar="FILE", help=what)
+    parser.set_defaults(parser=parser, run=main)
+
+
+def main(options: argparse.Namespace) -> int:
+    parser: argparse.ArgumentParser = options.parser
+    strategies, probes = known_strategies(), known_probes()
+    for kind, known, asked in [
+        ("strategy", strategies, options.strategy),
+        ("probe", probes, options.probe),
+    ]:
+        for name in asked or ():
+            if name not in known:
+                parser.error(_unknown(kind, name, known))
+    if options.list:
+        _list("strategies", strategies)
+        _list("probes", probes)
+        return 0
+    try:
+        import rich.console  # noqa: F401
+    except ImportError:
+        parser.error("the lab draws with rich: pip install 'cachax[lab]'")
+    for path in filter(None, [options.json, options.html, options.svg]):
+        if not path.absolute().parent.is_dir():
+            parser.error(f"there is no folder {path.parent}")
+    matrix = _run_with_a_bar(
+        chosen(strategies, options.strategy), chosen(probes, options.probe)
+    )
+    _write(matrix, options)
+    return 0
+
+
+def _unknown(kind: str, name: str, known: dict[str, Entry]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    guess = f" Did you mean {close[0]}?" if close else ""
+    return f"no {kind} is named {name!r}.{guess} Known: {', '.join(known)}"
+
+
+def _list(kind: str, known: dict[str, Entry]) -> None:
+    print(f"{kind}:")
+    width = max(map(len, known))
+    for name, entry in known.items():
+        print(f"  {name:{width}}  {entry.title}")
+
+
+def _run_with_a_bar(strategies: list[Entry], probes: list[Entry]) -> Matrix:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        cells = bar.add_task("measuring", total=len(strategies) * len(probes))
+
+        def advance(strategy: str, probe: str) -> None:
+            bar.update(cells, advance=1, description=strategy)
+
+        return run([s.name for s in strategies], [p.name for p in probes], advance)
+
+
+def _write(matrix: Matrix, options: argparse.Namespace) -> None:
+    from ._page import page
+    from ._picture import picture
+    from ._table import show
+
+    show(matrix)
+    files: list[tuple[Path | None, Callable[[Matrix], str]]] = [
+        (options.json, _json),
+        (options.html, page),
+        (options.svg, picture),
+    ]
+    for path, text in files:
+        if path:
+            path.write_text(text(matrix), encoding="utf-8")
+            print(f"written: {path}")
+
+
+def _json(matrix: Matrix) -> str:
+    return json.dumps(matrix.to_dict(), indent=1) + "\n"

@@ -1,0 +1,42 @@
+"""How a verdict looks: a sign, a colour, a word. Never the colour alone."""
+
+from dataclasses import dataclass
+
+from ._cell import Cell
+from ._verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Look:
+    """Blue, yellow and grey for what is no lie; only what is silently wrong is filled.
+
+    The hues (after Okabe and Ito) differ for every kind of colour blindness.
+    """
+
+    sign: str
+    meaning: str
+    style: str
+    """In a terminal."""
+    fill: str
+    ink: str
+
+
+LOOKS = {
+    Verdict.RIGHT: Look("✓", "right", "blue", "#dcebf7", "#0b4f80"),
+    Verdict.RECOMPUTED: Look(
+        "↻", "recomputed, or other waste", "yellow", "#fbeec2", "#6b4e00"
+    ),
+    Verdict.ERROR: Look("!", "error", "magenta", "#e4e0e8", "#4c3a5e"),
+    Verdict.WRONG: Look(
+        "✗", "silently wrong", "bold white on red", "#c43c00", "#ffffff"
+    ),
+    Verdict.ABSENT: Look("–", "not installed", "dim", "#ffffff", "#777777"),  # noqa: RUF001
+}
+
+
+def sign(cell: Cell) -> str:
+    """In three characters: the count where there is one, else the verdict's sign."""
+    short = LOOKS[cell.verdict].sign
+    if cell.verdict in (Verdict.RIGHT, Verdict.RECOMPUTED) and cell.work is not None:
+        short = str(cell.work) if len(str(cell.work)) <= 3 else short
+    return f"{short}≠" if cell.disagrees and len(short) < 3 else short

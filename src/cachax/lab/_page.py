@@ -1,0 +1,58 @@
+"""The matrix as one page that needs nothing but itself."""
+
+import html
+import json
+from importlib.resources import files
+from typing import Any
+
+from ._looks import LOOKS, sign
+from ._matrix import Matrix
+
+
+def page(matrix: Matrix) -> str:
+    """HTML with style, script and data inside; no request leaves it."""
+    data = matrix.to_dict()
+    for entry in [*data["strategies"], *data["probes"]]:
+        entry["code"] = _coloured(entry["code"])
+    for cell in data["cells"]:
+        cell["sign"] = sign(matrix.cells[cell["strategy"], cell["probe"]])
+    data["looks"] = [
+        {"verdict": verdict.value, "sign": look.sign, "meaning": look.meaning}
+        for verdict, look in LOOKS.items()
+    ]
+    template = files(__package__).joinpath("page.html").read_text("utf-8")
+    for place, text in [
+        ("/* code colours */", _code_colours()),
+        ('"results"', _script(data)),
+    ]:
+        before, after = template.split(place)  # there once, or this fails
+        template = before + text + after
+    return template
+
+
+def _script(data: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    return json.dumps(data).replace("<", "\\u003c")
+
+
+def _coloured(code: str) -> str:
+    try:
+        from pygments import highlight
+        from pygments.formatters import HtmlFormatter
+        from pygments.lexers import PythonLexer
+    except ImportError:
+        return html.escape(code)
+    coloured: str = highlight(code, PythonLexer(), HtmlFormatter(nowrap=True))
+    return coloured
+
+
+def _code_colours() -> str:
+    try:
+        from pygments.formatters import HtmlFormatter
+    except ImportError:
+        return ""
+    light, dark = (
+        HtmlFormatter(style=style).get_style_defs("pre")  # type: ignore[no-untyped-call]
+        for style in ("friendly", "nord")
+    )
+    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"

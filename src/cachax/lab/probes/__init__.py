@@ -1,0 +1,1 @@
+"""One question in each file. A new file here is a new column in the lab."""

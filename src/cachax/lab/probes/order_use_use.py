@@ -1,0 +1,18 @@
+"""use(foo), use(foo)
+
+Used in a jitted function, then again. One computation is enough.
+"""
+
+from cachax.lab import Measured, Way, computations, numbers
+
+RANK = 3
+PUBLISHED = {"functools_flax_jit": 2, "field": 2}
+
+
+def measure(way: Way) -> Measured:
+    with computations() as counted:
+        foo = way.new(numbers())
+        first, foo = way.use(foo)
+        second, foo = way.use(foo)
+    truth = way.exact(numbers())
+    return Measured([first, second], [truth, truth], work=counted.total())

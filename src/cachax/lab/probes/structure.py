@@ -1,0 +1,17 @@
+"""Tree structure, warm and cold
+
+`jax.tree.map` over a cold and a warm object of the same class, as a running average, a
+comparison or a checkpoint does it.
+"""
+
+import jax
+
+from cachax.lab import Measured, Way, numbers
+
+RANK = 50
+
+
+def measure(way: Way) -> Measured:
+    cold, warm = way.new(numbers()), way.warm(numbers())
+    jax.tree.map(lambda x, y: x, cold, warm)
+    return Measured(jax.tree.structure(cold) == jax.tree.structure(warm), True)

@@ -1,0 +1,18 @@
+"""Warm, under vmap
+
+A warm object whose array is a batch of two, mapped over: each example has its own
+value.
+"""
+
+import jax.numpy as jnp
+
+from cachax.lab import Measured, Way, numbers
+
+RANK = 30
+
+
+def measure(way: Way) -> Measured:
+    batch = jnp.stack([numbers(), 2 * numbers()])
+    foo = way.warm(batch)
+    each = way.vmap(way.b)(foo)
+    return Measured(each, [way.exact(a) for a in batch])

@@ -1,0 +1,27 @@
+"""cachax.cached_property, nnx.Module
+
+The worst case of functools, and nothing special here.
+"""
+
+import jax
+from flax import nnx
+
+import cachax
+from cachax.lab import Way, derive
+
+from ._nnx import IDIOM, get
+
+if not hasattr(nnx, "Pytree"):
+    raise ImportError("an nnx.Module is a pytree since flax 0.12")
+
+
+class Foo(nnx.Module):
+    def __init__(self, a: jax.Array) -> None:
+        self.a = nnx.Param(a)
+
+    @cachax.cached_property
+    def b(self) -> jax.Array:
+        return derive(get(self.a))
+
+
+way = Way(Foo, **IDIOM | {"jit": cachax.jit})

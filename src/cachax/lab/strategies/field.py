@@ -1,0 +1,24 @@
+"""A hand-made cache field, flax PyTreeNode
+
+Scenario 2 of the published experiment. The value is a leaf: it goes into jit, and is
+replaced, mapped, differentiated and optimized as if it were data.
+"""
+
+import flax.struct
+import jax
+
+from cachax.lab import Way, derive
+
+
+class Foo(flax.struct.PyTreeNode, frozen=False):
+    a: jax.Array
+    kept: jax.Array | None = None
+
+    @property
+    def b(self) -> jax.Array:
+        if self.kept is None:
+            self.kept = derive(self.a)
+        return self.kept
+
+
+way = Way(Foo)

@@ -1,0 +1,25 @@
+"""functools.cached_property, chex.dataclass
+
+chex flattens the instance `__dict__` and rebuilds the declared fields: the value goes
+in as one more leaf and does not come out. A warm object is another tree than a cold
+one.
+"""
+
+import functools
+
+import chex
+import jax
+
+from cachax.lab import Way, derive
+
+
+@chex.dataclass
+class Foo:
+    a: jax.Array
+
+    @functools.cached_property
+    def b(self) -> jax.Array:
+        return derive(self.a)
+
+
+way = Way(lambda a: Foo(a=a))

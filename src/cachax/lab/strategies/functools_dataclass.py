@@ -1,0 +1,26 @@
+"""functools.cached_property, registered dataclass
+
+As on a flax node, and the class is not frozen: a field that is assigned leaves the old
+value in the `__dict__`.
+"""
+
+import dataclasses
+import functools
+
+import jax
+
+from cachax.lab import Way, derive
+
+
+@dataclasses.dataclass
+class Foo:
+    a: jax.Array
+
+    @functools.cached_property
+    def b(self) -> jax.Array:
+        return derive(self.a)
+
+
+jax.tree_util.register_dataclass(Foo, data_fields=["a"], meta_fields=[])
+
+way = Way(Foo)

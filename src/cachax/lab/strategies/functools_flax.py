@@ -1,0 +1,23 @@
+"""functools.cached_property, flax PyTreeNode
+
+The value is kept in the instance `__dict__`. JAX rebuilds the object from its fields at
+every boundary, and the `__dict__` stays behind. A tracer that gets in stays there.
+"""
+
+import functools
+
+import flax.struct
+import jax
+
+from cachax.lab import Way, derive
+
+
+class Foo(flax.struct.PyTreeNode):
+    a: jax.Array
+
+    @functools.cached_property
+    def b(self) -> jax.Array:
+        return derive(self.a)
+
+
+way = Way(Foo)

@@ -1,0 +1,24 @@
+"""functools.cached_property over @jax.jit, flax PyTreeNode
+
+Scenario 1 of the published experiment. The body is compiled, so it is fast to run
+again; and it is run again.
+"""
+
+import functools
+
+import flax.struct
+import jax
+
+from cachax.lab import Way, derive
+
+
+class Foo(flax.struct.PyTreeNode):
+    a: jax.Array
+
+    @functools.cached_property
+    @jax.jit
+    def b(self) -> jax.Array:
+        return derive(self.a)
+
+
+way = Way(Foo)

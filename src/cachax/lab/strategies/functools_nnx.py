@@ -1,0 +1,26 @@
+"""functools.cached_property, nnx.Module under nnx.jit
+
+What is in the `__dict__` and is no Variable counts as static: the first value is baked
+into the compiled program, and no gradient flows through it.
+"""
+
+import functools
+
+import jax
+from flax import nnx
+
+from cachax.lab import Way, derive
+
+from ._nnx import IDIOM, get
+
+
+class Foo(nnx.Module):
+    def __init__(self, a: jax.Array) -> None:
+        self.a = nnx.Param(a)
+
+    @functools.cached_property
+    def b(self) -> jax.Array:
+        return derive(get(self.a))
+
+
+way = Way(Foo, **IDIOM)

@@ -1,0 +1,26 @@
+"""functools.lru_cache on a method
+
+A table for the whole class, keyed by the object: it keeps every object alive, the
+traced ones too, and is not asked whether the object has changed.
+"""
+
+import dataclasses
+import functools
+
+import jax
+
+from cachax.lab import Way, derive
+
+
+@dataclasses.dataclass(eq=False)  # else it has no hash, and lru_cache refuses it
+class Foo:
+    a: jax.Array
+
+    @functools.lru_cache  # noqa: B019 (what this file shows)
+    def computed_b(self) -> jax.Array:
+        return derive(self.a)
+
+
+jax.tree_util.register_dataclass(Foo, data_fields=["a"], meta_fields=[])
+
+way = Way(Foo, b=lambda foo: foo.computed_b())

@@ -1,0 +1,24 @@
+"""netket: struct.property_cached
+
+A hand-made field, well made: `replace` forgets the value. As a leaf it is still mapped,
+batched and differentiated as if it were data.
+"""
+
+import jax
+from netket.utils import struct
+
+from cachax.lab import Way, derive
+
+
+class Foo(struct.Pytree):
+    a: jax.Array
+
+    def __init__(self, a: jax.Array) -> None:
+        self.a = a
+
+    @struct.property_cached(pytree_node=True)
+    def b(self) -> jax.Array:
+        return derive(self.a)
+
+
+way = Way(Foo, replace=lambda foo, a: foo.replace(a=a))

@@ -1,0 +1,29 @@
+"""numpyro: lazy_property
+
+functools' idea, except that a tracer is never kept: nothing leaks, and nothing is kept
+for the next function either.
+"""
+
+from typing import Any
+
+import jax
+from numpyro.distributions import Distribution, constraints
+from numpyro.distributions.util import lazy_property
+
+from cachax.lab import Way, derive
+
+
+class Foo(Distribution):
+    arg_constraints = {"a": constraints.real_vector}
+    pytree_data_fields = ("a",)
+
+    def __init__(self, a: jax.Array, **options: Any) -> None:
+        self.a = a
+        super().__init__(event_shape=a.shape, **options)
+
+    @lazy_property
+    def b(self) -> jax.Array:
+        return derive(self.a)
+
+
+way = Way(Foo, replace=lambda foo, a: Foo(a))

@@ -1,0 +1,112 @@
+"""What the lab finds: the published counts, the known wrongs, and cachax right."""
+
+import flax.nnx
+import pytest
+
+from cachax.lab import Cell, Verdict, known_probes, known_strategies, measure
+from cachax.lab._apart import measure_apart
+
+PUBLISHED = {
+    ("functools_flax_jit", "order_read_read"): 1,
+    ("functools_flax_jit", "order_read_use"): 2,
+    ("functools_flax_jit", "order_use_use"): 2,
+    ("functools_flax_jit", "order_use_read"): 2,
+    ("field", "order_read_read"): 1,
+    ("field", "order_read_use"): 1,
+    ("field", "order_use_use"): 2,
+    ("field", "order_use_read"): 2,
+}
+"""From the experiment that the lab grew out of."""
+
+KNOWN_WRONG = {
+    "by_hand": "replace",
+    "distrax_jittable": "grad_warm",
+    "field": "grad_warm",
+    "field_returned": "tree_map",
+    "functools_chex": "assign",
+    "functools_dataclass": "assign",
+    "functools_nnx": "grad_warm",
+    "lineax_state": "replace",
+    "linen_sow": "replace",
+    "linen_variable": "scan_carry",
+    "lru_cache": "assign",
+    "netket_cached": "grad_warm",
+    "new_ref": "assign",
+    "nnx_cache": "optimizer",
+    "numpyro_lazy": "assign",
+    "static_self": "assign",
+}
+NO_WRONG_KNOWN = {"functools_equinox", "functools_flax", "functools_flax_jit"}
+"""Frozen classes whose value is dropped at every boundary: slow, and never stale."""
+
+CACHAX = [name for name in known_strategies() if name.startswith("cachax")]
+OF_THIS_FOLDER = [*KNOWN_WRONG, *NO_WRONG_KNOWN, *CACHAX]
+
+
+def cell(strategy: str, probe: str) -> Cell:
+    found = measure(known_strategies()[strategy], known_probes()[probe])
+    if found.verdict is Verdict.ABSENT:
+        pytest.skip(found.what_happened)
+    return found
+
+
+def cell_apart(strategy: str, probe: str) -> Cell:
+    """In a process of its own: netket switches to 64-bit numbers for good."""
+    entry = known_strategies()[strategy]
+    ((_, found),) = measure_apart(entry, [known_probes()[probe]])
+    if found.verdict is Verdict.ABSENT:
+        pytest.skip(found.what_happened)
+    return found
+
+
+@pytest.mark.parametrize(("strategy", "probe"), PUBLISHED)
+def test_the_published_counts_hold(strategy: str, probe: str) -> None:
+    found = cell(strategy, probe)
+    assert found.work == found.published == PUBLISHED[strategy, probe]
+    assert not found.disagrees
+    assert found.verdict is (Verdict.RIGHT if found.work == 1 else Verdict.RECOMPUTED)
+
+
+@pytest.mark.parametrize("probe", known_probes())
+@pytest.mark.parametrize("strategy", CACHAX)
+def test_cachax_is_right_in_every_cell(strategy: str, probe: str) -> None:
+    found = cell(strategy, probe)
+    assert found.verdict is Verdict.RIGHT, found.what_happened
+    assert not found.warned
+
+
+@pytest.mark.parametrize("strategy", KNOWN_WRONG)
+def test_what_is_silently_wrong_is_found(strategy: str) -> None:
+    if strategy == "functools_nnx" and not hasattr(flax.nnx, "Pytree"):
+        pytest.skip("flax before 0.12 refuses an array that is in no Variable")
+    found = cell_apart(strategy, KNOWN_WRONG[strategy])
+    assert found.verdict is Verdict.WRONG, found.what_happened
+    assert " instead of " in found.what_happened
+
+
+@pytest.mark.parametrize("probe", known_probes())
+@pytest.mark.parametrize("strategy", sorted(NO_WRONG_KNOWN))
+def test_and_nothing_is_where_nothing_is_known(strategy: str, probe: str) -> None:
+    assert cell(strategy, probe).verdict is not Verdict.WRONG
+
+
+def test_every_strategy_that_comes_with_cachax_is_spoken_of_here() -> None:
+    assert set(OF_THIS_FOLDER) == set(known_strategies())
+
+
+def test_a_leaked_tracer_is_an_error() -> None:
+    found = cell("functools_flax", "closure")
+    assert found.verdict is Verdict.ERROR
+    assert found.what_happened.startswith("UnexpectedTracerError: ")
+
+
+def test_a_recomputation_is_no_wrong_value() -> None:
+    found = cell("functools_flax", "loop")
+    assert (found.verdict, found.work) == (Verdict.RECOMPUTED, 100)
+    assert found.what_happened == "100 computations; 1 would do"
+
+
+def test_a_frozen_class_that_refuses_is_right() -> None:
+    found = cell("functools_flax", "assign")
+    assert found.verdict is Verdict.RIGHT
+    assert found.what_happened == "refused: the class is frozen"

@@ -1,0 +1,159 @@
+"""The page in a real browser: Debian's chromium, headless."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cachax.lab import Matrix
+from cachax.lab._page import page as page_of
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    if os.environ.get("CI"):
+        pytest.fail("the page's tests need Debian's package chromium")
+    pytest.skip("needs Debian's package chromium", allow_module_level=True)
+
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
+DESKTOP = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+Page = Any
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(params=["desktop", "phone"])
+def page(
+    browser: Any, matrix: Matrix, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    """Loaded, with nothing said on the console and nothing asked of a network."""
+    file = tmp_path / "lab.html"
+    file.write_text(page_of(matrix), encoding="utf-8")
+    size = DESKTOP if request.param == "desktop" else PHONE
+    context = browser.new_context(viewport=size)
+    opened = context.new_page()
+    complaints: list[str] = []
+    asked: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("request", lambda sent: asked.append(sent.url))
+    opened.goto(file.as_uri())
+    yield opened
+    assert complaints == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    context.close()
+
+
+def rows(page: Page) -> list[str]:
+    return page.locator("tbody th b").all_inner_texts()
+
+
+def test_it_shows_every_cell(page: Page, matrix: Matrix) -> None:
+    assert page.locator(".cell").count() == len(matrix.cells)
+    assert page.locator(".cell.silently-wrong").count() == 1
+    assert rows(page) == [entry.name for entry in matrix.ranked]
+    assert "hold on this JAX" in page.locator("#published").inner_text()
+
+
+def test_it_is_no_wider_than_the_screen(page: Page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_click_shows_code_and_what_happened(page: Page) -> None:
+    page.locator(".cell.silently-wrong").click()
+    dialog = page.locator("dialog[open]")
+    shown = dialog.inner_text()
+    assert "silently wrong: [0., 0., 0.] instead of [2., 4., 6.]" in shown
+    assert "self.kept = derive(self.a)" in shown
+    assert "way.gradient(way.jitted_b, foo)" in shown
+    assert dialog.locator("pre .k").count() > 0  # the code is coloured
+    dialog.get_by_role("button", name="Close").click()
+    assert page.locator("dialog[open]").count() == 0
+
+
+def test_a_published_count_is_named(page: Page) -> None:
+    page.get_by_label("field, flax PyTreeNode; use(foo), use(foo)").click()
+    assert "as in the published experiment" in page.locator(".happened").inner_text()
+
+
+def test_the_filter_keeps_what_fits(page: Page) -> None:
+    box = page.get_by_label("Filter the ways of caching")
+    box.fill("functools")
+    assert rows(page) == ["functools_flax"]
+    assert page.locator("#shown").inner_text() == "1 of 3 ways shown"
+    box.fill("nothing like it")
+    assert rows(page) == []
+    box.fill("")
+    assert len(rows(page)) == 3
+
+
+def test_verdicts_can_be_dimmed(page: Page) -> None:
+    button = page.get_by_role("button", name="error (")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    errors = page.locator(".cell.error").count()
+    assert page.locator(".cell.error.off").count() == errors > 0
+    assert page.locator(".cell.right.off").count() == 0
+    button.click()
+    assert page.locator(".cell.off").count() == 0
+
+
+def test_rows_can_be_sorted(page: Page) -> None:
+    page.get_by_label("sort").select_option("name")
+    assert rows(page) == ["cachax_flax", "field", "functools_flax"]
+    page.get_by_label("sort").select_option("wrong")
+    assert rows(page)[0] == "field"
+    page.get_by_label("sort").select_option("name")
+    page.get_by_role("button", name="Gradient by a warm object", exact=True).click()
+    assert rows(page)[0] == "field"
+    assert page.locator("th[aria-sort]").count() == 1
+
+
+def focused(page: Page) -> str:
+    return page.evaluate("document.activeElement.getAttribute('aria-label') ?? ''")
+
+
+def test_all_of_it_works_from_the_keyboard(page: Page) -> None:
+    page.locator("thead button").last.focus()
+    page.keyboard.press("Tab")  # one stop for the whole grid
+    first = focused(page)
+    assert "use(foo), use(foo)" in first
+    page.keyboard.press("ArrowRight")
+    assert "Gradient by a warm object" in focused(page)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    assert "pickle" in focused(page)
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowUp")
+    assert focused(page) == first
+    page.keyboard.press("ArrowUp")
+    assert focused(page) == first
+    page.keyboard.press("Enter")
+    assert page.locator("dialog[open]").count() == 1
+    page.keyboard.press("ArrowRight")
+    assert "Gradient by a warm object" in page.locator("#dialog-title").inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator("dialog[open]").count() == 0
+    assert "Gradient by a warm object" in focused(page)
+
+
+def test_a_cell_can_be_linked_to(page: Page) -> None:
+    page.goto(page.url + "#field/closure")
+    page.reload()
+    assert "UnexpectedTracerError" in page.locator("dialog[open]").inner_text()

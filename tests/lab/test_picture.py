@@ -1,0 +1,25 @@
+"""The picture in the README is what the lab draws, with the pinned versions."""
+
+from pathlib import Path
+
+import pytest
+
+from cachax.lab import known_probes, known_strategies, run
+from cachax.lab._picture import picture
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_picture_is_that_of_a_run_now() -> None:
+    """If not, look at what has changed and why, then `make picture`."""
+    for peer in ("distrax", "lineax", "netket", "numpyro"):
+        pytest.importorskip(peer)
+    drawn = (ROOT / "docs" / "lab.svg").read_text().splitlines()
+    assert picture(run()).splitlines() == drawn
+
+
+def test_the_readme_counts_right() -> None:
+    assert (len(known_strategies()), len(known_probes())) == (22, 20)
+    assert sum(name.startswith("cachax") for name in known_strategies()) == 3
+    words = "![Twenty-two ways of caching by twenty probes. The three rows of cachax"
+    assert words in (ROOT / "README.md").read_text()
