@@ -43,7 +43,7 @@ class _Luggage:
         obj, carried = children
         loan = active_loan()
         if loan is not None and _is_traced(children):
-            loan.lay(habit.layout.objects((obj,)), carried)
+            loan.lay(habit.layout.by_slot((obj,)), carried)
         return obj
 
 
@@ -78,7 +78,7 @@ def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 started = loan is not None and loan.traced
 
         try:
-            return call_lending(habit, (obj,), leaves, program, at_once=True)
+            return call_lending(habit, (obj,), leaves, program, at_once=True).result
         except _SelfIsStatic:
             return jitted(obj)
         except Exception:

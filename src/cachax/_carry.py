@@ -14,12 +14,10 @@ from typing import Any
 import jax
 
 from ._compat import Tracer, at_trace, current_trace
+from ._find import Slot
 from ._memo import NOT_LENT, Key, Lender, Memo, memo_of
 from ._pack import Mould, is_number, pack
 from ._snapshot import Snapshot, may_change
-
-Slot = Any
-"""The place of an object: a number among the arguments, `(ask, number)` in a value."""
 
 Ask = tuple[Slot, Key]
 """A value of the object in a slot."""
@@ -53,6 +51,24 @@ class Carried:
         return cls(arrays, moulds)
 
 
+@jax.tree_util.register_pytree_node_class
+class Brought:
+    """A result, and the values that its objects come out with."""
+
+    __slots__ = ("carried", "out")
+
+    def __init__(self, out: Any, carried: Any) -> None:
+        self.out = out
+        self.carried = carried
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
+        return (self.out, self.carried), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any, Any]) -> "Brought":
+        return cls(*children)
+
+
 class Retrace(BaseException):
     """Ends a trace that was lent other values than it asked for.
 
@@ -73,18 +89,21 @@ class Loan:
         "_owners",
         "_trace",
         "at_once",
+        "borrower",
         "is_last",
         "traced",
     )
 
-    def __init__(self, objects: Sequence[Any]) -> None:
+    def __init__(self, owners: dict[Slot, Any], borrower: object) -> None:
+        self.borrower = borrower
+        """Who is traced with it."""
         self.traced = False
         self.at_once = False
         """End the trace at the first ask for more: for a function whose end is out
         of reach, such as one that is jitted already."""
         self.is_last = False
         """What was not lent is computed inside, whatever it costs."""
-        self._owners: dict[Slot, Any] = dict(enumerate(objects))
+        self._owners = dict(owners)
         self._lent: dict[Ask, None] = {}
         self._asked: dict[Ask, None] = {}
 
@@ -136,12 +155,11 @@ class Loan:
             moulds.append((ask, mould))
             self._owners |= _slots_in(ask, mould, value)
 
-    def lay(self, objects: Sequence[Any], carried: Carried) -> None:
-        """Make the traced `objects` come here for the values they have not got."""
+    def lay(self, copies: dict[Slot, Any], carried: Carried) -> None:
+        """Make the traced `copies` come here for the values they have not got."""
         self.traced = True
         self._trace = current_trace()
         self._lent = dict.fromkeys(ask for ask, _ in carried.moulds)
-        copies: dict[Slot, Any] = dict(enumerate(objects))
         lent: dict[Slot, dict[Key, Any]] = defaultdict(dict)
         for ask, mould, value in carried.values():
             slot, key = ask
@@ -264,4 +282,6 @@ def _slots_in(ask: Ask, mould: Mould, value: Any) -> dict[Slot, Any]:
     """The objects in the value of an ask. They have cached values in their turn."""
     if mould.layout is None:
         return {}
-    return {(ask, i): obj for i, obj in enumerate(mould.layout.objects((value,)))}
+    root = ask[0].root
+    objects = mould.layout.objects((value,))
+    return {Slot(root, (ask, i)): obj for i, obj in enumerate(objects)}

@@ -8,7 +8,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ._carry import Ask, Carried, Loan, Retrace
 from ._find import Layout
@@ -85,27 +85,39 @@ def _asks(moulds: tuple[tuple[Ask, Mould], ...]) -> list[Ask]:
     return [ask for ask, _ in moulds]
 
 
+@dataclass(frozen=True)
+class Lent(Generic[T]):
+    """What came of a call: its result, and what it was lent."""
+
+    result: T
+    moulds: tuple[tuple[Ask, Mould], ...]
+    was_warm: bool
+    """Whether every value was there before."""
+    was_traced: bool
+
+
 def call_lending(
     habit: Habit,
     tree: Any,
     leaves: Sequence[Any],
     program: Callable[[Carried], T],
+    borrower: object = None,
     *,
     at_once: bool = False,
-) -> T:
+) -> Lent[T]:
     """`program(carried)`, with the values it asks of the objects in `tree`.
 
     The program must `lay` them on the traced copies while it is traced.
     """
-    assert habit.layout is not None
-    objects = habit.layout.objects(tree)
+    owners = {} if habit.layout is None else habit.layout.by_slot(tree)
     signature = None
-    loan = Loan(objects)
+    loan = Loan(owners, borrower)
     carried = None if habit.varies else loan.gather_kept(habit.usual)
+    was_warm = carried is not None
     if carried is None:
         signature = signature_of(leaves)
         course = habit.by_signature.get(signature) or Course()
-        loan = Loan(objects)
+        loan = Loan(owners, borrower)
         carried = loan.gather(course.asks)
     tries_left = _TRIES
     known: set[Ask] = set()
@@ -124,13 +136,13 @@ def call_lending(
             loan.settle()
         tries_left -= known.issuperset(asks)
         known.update(asks)
-        loan = Loan(objects)
+        loan = Loan(owners, borrower)
         carried = loan.gather(functools.partial(_just, asks))
     if loan.traced or known:
         habit.learn(signature or signature_of(leaves), carried.moulds)
     elif signature is not None:
         habit.usual = carried.moulds
-    return result
+    return Lent(result, carried.moulds, was_warm and not known, loan.traced)
 
 
 class _Active(threading.local):

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ._carry import Brought
 from ._compat import UNSPECIFIED
 
 
@@ -22,7 +23,7 @@ def one_further(options: dict[str, Any], arguments: int) -> dict[str, Any]:
         options["in_shardings"] = (UNSPECIFIED, *each)
     given = options.get("out_shardings", UNSPECIFIED)
     if given is not UNSPECIFIED:
-        options["out_shardings"] = (given, UNSPECIFIED)
+        options["out_shardings"] = Brought(given, UNSPECIFIED)
     return options
 
 
@@ -57,11 +58,15 @@ class Arguments:
         chosen = (p for i, p in enumerate(parameters) if p and i in numbers)
         return cls(numbers, chosen)
 
+    def among(self, count: int) -> set[int]:
+        """Which of so many positional arguments they are."""
+        return {n % count for n in self.numbers if -count <= n < count}
+
     def take_out(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The other arguments, and these."""
         if not self.numbers and not self.names:
             return (args, kwargs), None
-        chosen = {n % len(args) for n in self.numbers if -len(args) <= n < len(args)}
+        chosen = self.among(len(args))
         others = [x for i, x in enumerate(args) if i not in chosen]
         named = {k: x for k, x in kwargs.items() if k not in self.names}
         statics = (

@@ -26,7 +26,10 @@ Parts = Callable[[Any], list[Any]]
 
 _NUMBERS = (bytes, int, float, complex, type(None))
 _LEAVES = (jax.Array, Tracer, np.generic, np.dtype, str, *_NUMBERS)
-_SEALED = (*MODULES, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")
+_COMPILED = (COMPILED, "cachax._jit")
+"""Where the classes of compiled functions are: only what they wrap is a part."""
+
+_SEALED = (*MODULES, *_COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")
 _SEALED_CLASSES = (logging.Logger, PurePath)
 """Modules and classes whose objects count as one thing when looking for changes:
 meshes, shardings, custom derivative rules; what only keeps notes for itself."""
@@ -172,7 +175,7 @@ def _referents(x: object) -> list[Any]:
     """What the garbage collector knows to be inside, less classes and globals."""
     if isinstance(x, type | types.ModuleType | types.CodeType):
         return []
-    if type(x).__module__.startswith(COMPILED):  # leads to all of JAX
+    if type(x).__module__.startswith(_COMPILED):  # leads to all of JAX
         return [x.__wrapped__] if hasattr(x, "__wrapped__") else []
     return [
         part

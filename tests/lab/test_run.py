@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cachax.lab import Verdict, known_probes, known_strategies, probes, run, strategies
+from cachax.lab import (
+    Measured,
+    Verdict,
+    known_probes,
+    known_strategies,
+    probes,
+    run,
+    strategies,
+)
 
 Add = Callable[[str, str], None]
 
@@ -106,7 +114,7 @@ def test_what_the_docs_show_is_what_is_tested() -> None:
 def test_a_crash_fills_its_cell_and_stops_nothing(
     add_strategy: Add, add_probe: Add
 ) -> None:
-    add_strategy("crashing", 'raise SyntaxError("cannot be loaded")')
+    add_strategy("crashing", "this is no Python")
     add_strategy("missing", "import no_such_library")
     add_probe("killing", "import os\ndef measure(way): os.abort()")
     add_probe("leaving", "import os\ndef measure(way): os._exit(7)")
@@ -121,10 +129,11 @@ def test_a_crash_fills_its_cell_and_stops_nothing(
         "ValueError: line 1",
         "as without a cache",
     ]
+    assert matrix.cells["functools_dataclass", "raising"].details == "line 1\nline 2"
     for probe in asked:
         crashing, missing = (matrix.cells[s, probe] for s in ("crashing", "missing"))
         assert crashing.verdict is Verdict.ERROR
-        assert crashing.what_happened == "SyntaxError: cannot be loaded"
+        assert crashing.what_happened.startswith("SyntaxError: invalid syntax")
         assert missing.verdict is Verdict.ABSENT
         assert missing.what_happened == "No module named 'no_such_library'"
     assert [s.name for s in matrix.ranked][-1] == "missing"
@@ -159,6 +168,45 @@ loaded = open({str(loaded)!r}, "a").write("loaded ")
     assert loaded.read_text() == "loaded loaded loaded "
 
 
+def test_a_probe_that_never_ends_fills_its_cell(
+    add_probe: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cachax.lab._apart.TOO_LONG", 10)
+    add_probe("endless", "import time\ndef measure(way): time.sleep(1000)")
+    matrix = run(["functools_dataclass"], ["endless"])
+    found = [cell.what_happened for cell in matrix.cells.values()]
+    assert found == ["the process died: SIGKILL (perhaps after 10 seconds)"]
+
+
+def test_a_mistake_in_a_file_is_no_missing_library(add_strategy: Add) -> None:
+    add_strategy("mistaken", "from cachax.lab import Wya")
+    (cell,) = run(["mistaken"], ["replace"]).cells.values()
+    assert cell.verdict is Verdict.ERROR
+    assert cell.what_happened.startswith("ImportError: cannot import name 'Wya'")
+
+
+def test_a_library_that_only_a_probe_needs_is_the_probes(
+    add_probe: Add, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rich")
+    from cachax.lab._table import show
+
+    add_probe("needy", "import no_such_library")
+    show(run(["functools_dataclass"], ["needy", "order_use_use"]))
+    assert "No module named 'no_such_library': needy\n" in capsys.readouterr().out
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"nothing is named 'nope'\. Known: "):
+        run(["nope"])
+
+
+def test_an_impossible_count_is_no_success() -> None:
+    with pytest.raises(ValueError, match="it cannot be less than 1"):
+        Measured(1.0, 1.0, work=0).verdict  # noqa: B018 (the read is the test)
+    assert Measured(1.0, [1.0, 1.0]).verdict is Verdict.WRONG
+
+
 def test_progress_is_told_of_every_cell() -> None:
     told: list[tuple[str, str]] = []
     matrix = run(
@@ -186,6 +234,7 @@ def test_all_of_it_goes_into_json() -> None:
             "published": None,
             "disagrees": False,
             "warned": [],
+            "details": "",
         }
     ]
 

@@ -21,11 +21,14 @@ class Cell:
     published: int | None = None
     """How many there were in the published experiment."""
     warned: tuple[str, ...] = ()
+    details: str = ""
+    """All that an error says."""
 
     @property
     def disagrees(self) -> bool:
         """With the published experiment."""
-        return self.published is not None and self.published != self.work
+        is_known = self.published is not None and self.verdict is not Verdict.ABSENT
+        return is_known and self.published != self.work
 
 
 def measure(strategy: Entry, probe: Entry) -> Cell:
@@ -34,17 +37,23 @@ def measure(strategy: Entry, probe: Entry) -> Cell:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            way, ask = strategy.load().way, probe.load().measure
-        except ImportError as error:
-            return Cell(Verdict.ABSENT, first_line(error), None, published)
-        except Exception as error:
-            return Cell(Verdict.ERROR, _named(error), None, published)
-        try:
-            found: Measured = ask(way)
+            found: Measured = probe.load().measure(strategy.load().way)
             verdict, what, work = found.verdict, found.what_happened, found.work
+            details = ""
         except Exception as error:
-            verdict, what, work = Verdict.ERROR, _named(error), None
-    return Cell(verdict, what, work, published, tuple(_words(warned)))
+            verdict = Verdict.ABSENT if _is_missing(error) else Verdict.ERROR
+            what = first_line(error)
+            if verdict is Verdict.ERROR:
+                what = f"{type(error).__name__}: {what}"
+            work, details = None, _without_places(error)
+    return Cell(verdict, what, work, published, tuple(_words(warned)), details)
+
+
+def _is_missing(error: Exception) -> bool:
+    """Whether a library is not there, or what a file needs of it; not a mistake in how
+    the lab itself is used."""
+    is_ours = (getattr(error, "name", None) or "").startswith("cachax")
+    return isinstance(error, ImportError) and not is_ours
 
 
 def published_count(strategy: Entry, probe: Entry) -> int | None:
@@ -53,14 +62,13 @@ def published_count(strategy: Entry, probe: Entry) -> int | None:
 
 
 def first_line(error: object) -> str:
-    """Of its message, without what differs from run to run and machine to machine."""
-    text = str(error).strip().partition("\n")[0] or "(no message)"
-    text = text.replace(f"{Path(__file__).parent}/", "")
+    return _without_places(error).partition("\n")[0] or "(no message)"
+
+
+def _without_places(error: object) -> str:
+    """The message, less what differs from run to run and machine to machine."""
+    text = str(error).strip().replace(f"{Path(__file__).parent}/", "")
     return re.sub(r" at 0x[0-9a-f]+", "", text)
-
-
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _words(warned: Iterable[warnings.WarningMessage]) -> Iterator[str]:

@@ -1,12 +1,12 @@
 """cachax lab: the options, and where the results go."""
 
 import argparse
-import difflib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ._entry import Entry, chosen
+from ._entry import Entry, chosen, unknown
 from ._matrix import Matrix, known_probes, known_strategies, run
 
 
@@ -36,13 +36,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def main(options: argparse.Namespace) -> int:
     parser: argparse.ArgumentParser = options.parser
     strategies, probes = known_strategies(), known_probes()
-    for kind, known, asked in [
-        ("strategy", strategies, options.strategy),
-        ("probe", probes, options.probe),
-    ]:
+    for known, asked in [(strategies, options.strategy), (probes, options.probe)]:
         for name in asked or ():
             if name not in known:
-                parser.error(_unknown(kind, name, known))
+                parser.error(unknown(name, known))
     if options.list:
         _list("strategies", strategies)
         _list("probes", probes)
@@ -52,19 +49,20 @@ def main(options: argparse.Namespace) -> int:
     except ImportError:
         parser.error("the lab draws with rich: pip install 'cachax[lab]'")
     for path in filter(None, [options.json, options.html, options.svg]):
-        if not path.absolute().parent.is_dir():
-            parser.error(f"there is no folder {path.parent}")
-    matrix = _run_with_a_bar(
-        chosen(strategies, options.strategy), chosen(probes, options.probe)
-    )
+        try:
+            path.open("a").close()
+        except OSError as error:
+            parser.error(str(error))
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        matrix = _run_with_a_bar(
+            chosen(strategies, options.strategy), chosen(probes, options.probe)
+        )
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
     _write(matrix, options)
     return 0
-
-
-def _unknown(kind: str, name: str, known: dict[str, Entry]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    guess = f" Did you mean {close[0]}?" if close else ""
-    return f"no {kind} is named {name!r}.{guess} Known: {', '.join(known)}"
 
 
 def _list(kind: str, known: dict[str, Entry]) -> None:
@@ -92,7 +90,6 @@ def _write(matrix: Matrix, options: argparse.Namespace) -> None:
     from ._picture import picture
     from ._table import show
 
-    show(matrix)
     files: list[tuple[Path | None, Callable[[Matrix], str]]] = [
         (options.json, _json),
         (options.html, page),
@@ -101,6 +98,9 @@ def _write(matrix: Matrix, options: argparse.Namespace) -> None:
     for path, text in files:
         if path:
             path.write_text(text(matrix), encoding="utf-8")
+    show(matrix)
+    for path, _ in files:
+        if path:
             print(f"written: {path}")
 
 

@@ -34,9 +34,12 @@ LOOKS = {
 }
 
 
-def sign(cell: Cell) -> str:
-    """In three characters: the count where there is one, else the verdict's sign."""
+def sign(cell: Cell, room: int = 4) -> str:
+    """In so many characters: the count where there is one, with a mark if it is more
+    than needed; else the verdict's sign."""
     short = LOOKS[cell.verdict].sign
     if cell.verdict in (Verdict.RIGHT, Verdict.RECOMPUTED) and cell.work is not None:
-        short = str(cell.work) if len(str(cell.work)) <= 3 else short
-    return f"{short}≠" if cell.disagrees and len(short) < 3 else short
+        mark = "" if cell.verdict is Verdict.RIGHT else short
+        counted = f"{cell.work}{mark}"
+        short = counted if len(counted) <= room else short
+    return f"{short}≠" if cell.disagrees and len(short) < room else short

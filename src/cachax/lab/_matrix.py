@@ -40,7 +40,10 @@ class Matrix:
     cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
 
     def row(self, strategy: Entry) -> list[Cell]:
-        return [self.cells[strategy.name, probe.name] for probe in self.probes]
+        return self.row_of(strategy.name)
+
+    def row_of(self, strategy: str) -> list[Cell]:
+        return [self.cells[strategy, probe.name] for probe in self.probes]
 
     def count(self, strategy: Entry) -> Counter[Verdict]:
         return Counter(cell.verdict for cell in self.row(strategy))
@@ -93,6 +96,7 @@ class Matrix:
                     "published": cell.published,
                     "disagrees": cell.disagrees,
                     "warned": list(cell.warned),
+                    "details": cell.details,
                 }
                 for (strategy, probe), cell in sorted(self.cells.items())
             ],

@@ -21,13 +21,8 @@ def page(matrix: Matrix) -> str:
         for verdict, look in LOOKS.items()
     ]
     template = files(__package__).joinpath("page.html").read_text("utf-8")
-    for place, text in [
-        ("/* code colours */", _code_colours()),
-        ('"results"', _script(data)),
-    ]:
-        before, after = template.split(place)  # there once, or this fails
-        template = before + text + after
-    return template
+    before, after = template.split('"results"')  # there once, or this fails
+    return before + _script(data) + after
 
 
 def _script(data: Any) -> str:
@@ -44,15 +39,3 @@ def _coloured(code: str) -> str:
         return html.escape(code)
     coloured: str = highlight(code, PythonLexer(), HtmlFormatter(nowrap=True))
     return coloured
-
-
-def _code_colours() -> str:
-    try:
-        from pygments.formatters import HtmlFormatter
-    except ImportError:
-        return ""
-    light, dark = (
-        HtmlFormatter(style=style).get_style_defs("pre")  # type: ignore[no-untyped-call]
-        for style in ("friendly", "nord")
-    )
-    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"

@@ -49,7 +49,7 @@ def _summary(matrix: Matrix) -> str:
     wrong = sum(cell.verdict is Verdict.WRONG for cell in matrix.cells.values())
     return (
         f"{len(matrix.strategies)} ways of caching by {len(matrix.probes)} probes, "
-        f"{wrong} cells silently wrong, on JAX {matrix.versions['jax']}"
+        f"{wrong} of the cells silently wrong, on JAX {matrix.versions['jax']}"
     )
 
 
@@ -93,7 +93,7 @@ def _square(x: float, y: float, verdict: Verdict, text: str) -> Iterator[str]:
         f'rx="4" fill="{look.fill}"/>'
     )
     weight = 'font-weight="700" ' if verdict is Verdict.WRONG else ""
-    small = 'font-size="11" ' if len(text) > 2 else ""
+    small = f'font-size="{34 // len(text)}" ' if len(text) > 2 else ""
     yield _text(
         x + CELL / 2,
         y + CELL / 2 + 4.5,

@@ -18,9 +18,7 @@ FEW = 12
 
 
 def show(matrix: Matrix) -> None:
-    console = Console()
-    if not console.is_terminal or console.width > WIDTH:
-        console = Console(width=WIDTH)
+    console = Console(width=WIDTH)  # in a narrow terminal, better folded than cut
     console.print(_matrix(matrix))
     console.print(_probes(matrix))
     console.print(_signs())
@@ -38,7 +36,7 @@ def _matrix(matrix: Matrix) -> Table:
     table.add_column(" wrong", justify="right")
     for strategy in matrix.ranked:
         cells = [
-            Text(sign(cell).center(3), LOOKS[cell.verdict].style)
+            Text(sign(cell, room=3).center(3), LOOKS[cell.verdict].style)
             for cell in matrix.row(strategy)
         ]
         wrong = matrix.count(strategy)[Verdict.WRONG]
@@ -78,22 +76,22 @@ def _findings(matrix: Matrix) -> Iterator[Text]:
     published = list(matrix.published)
     disagreeing = [found for found in published if found[2].disagrees]
     for strategy, probe, cell in disagreeing:
+        found = "an error" if cell.work is None else f"{cell.work} computations"
         yield Text(
-            f"{strategy}, {probe}: {cell.work} computations on this JAX, "
-            f"published: {cell.published}",
+            f"{strategy}, {probe}: {found} on this JAX, published: {cell.published}",
             "bold",
         )
     if published and not disagreeing:
-        yield Text(
-            f"The published counts hold here ({len(published)} of {len(published)})."
-        )
-    absent = {
-        strategy: cell.what_happened
-        for (strategy, _), cell in cells.items()
-        if cell.verdict is Verdict.ABSENT
-    }
-    for strategy, why in absent.items():
-        yield Text(f"{strategy} is not here: {why}", "dim")
+        yield Text(f"All {len(published)} published counts hold here.")
+    reasons: dict[str, list[str]] = {}
+    for (strategy, probe), cell in cells.items():
+        if cell.verdict is Verdict.ABSENT:
+            is_row = all(c.verdict is Verdict.ABSENT for c in matrix.row_of(strategy))
+            reasons.setdefault(cell.what_happened, []).append(
+                strategy if is_row else probe
+            )
+    for why, names in reasons.items():
+        yield Text(f"{why}: {', '.join(dict.fromkeys(names))}", "dim")
     verdicts = Counter(cell.verdict for cell in cells.values())
     measured = verdicts.total() - verdicts[Verdict.ABSENT]
     yield Text(f"{verdicts[Verdict.WRONG]} of {measured} cells are silently wrong.")

@@ -35,8 +35,13 @@ class Measured:
 
     @property
     def verdict(self) -> Verdict:
-        if not np.allclose(_real(self.got), _real(self.truth), rtol=1e-5):
+        got, truth = _real(self.got), _real(self.truth)
+        if got.shape != truth.shape or not np.allclose(got, truth, rtol=1e-5):
             return Verdict.WRONG
+        if self.work is not None and self.work < self.least:
+            raise ValueError(
+                f"{self.work} {self.of}s: it cannot be less than {self.least}"
+            )
         if self.work is not None and self.work > self.least:
             return Verdict.RECOMPUTED
         return Verdict.RIGHT

@@ -36,6 +36,8 @@ class Way:
 
     new: Callable[[jax.Array], Object]
     """A new object around an array."""
+    new_batch: Callable[[jax.Array], Object] | None = None
+    """A new object around a batch of arrays, if that is made in another way."""
     b: Callable[[Object], jax.Array] = _read_b
     """Its derived value."""
     visit: Callable[[Object], tuple[jax.Array, Object]] | None = None
@@ -66,8 +68,11 @@ class Way:
         if self.visit is not None:
             visit = self.visit
             self.b = lambda foo: visit(foo)[0]
-            self.jitted_visit = self.jit(visit)
-        self.jitted_b = self.jit(self.b)
+            self.jitted_visit = self.jit(lambda foo: visit(foo))
+        b = self.b
+        # A function of its own: JAX keeps programs by the function, and JAX 0.10 may
+        # take two classes with the same fields for one (their structures are equal).
+        self.jitted_b = self.jit(lambda foo: b(foo))
 
     def read(self, foo: Object) -> tuple[jax.Array, Object]:
         """Ask for the value, as in `foo.b`; the value, and the object to go on with."""
@@ -82,3 +87,9 @@ class Way:
     def warm(self, a: jax.Array) -> Object:
         """A new object whose value has been read."""
         return self.read(self.new(a))[1]
+
+    def warm_batch(self, batch: jax.Array) -> Object:
+        """The same around a batch; one that was made as a batch has its values."""
+        if self.new_batch is not None:
+            return self.new_batch(batch)
+        return self.warm(batch)

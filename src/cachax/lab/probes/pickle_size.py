@@ -14,7 +14,7 @@ def measure(way: Way) -> Measured:
     cold = len(pickle.dumps(way.new(numbers())))
     pickled = pickle.dumps(way.warm(numbers()))
     read, _ = way.read(pickle.loads(pickled))
-    more = len(pickled) - cold
+    more = max(len(pickled) - cold, 0)
     return Measured(
         read,
         way.exact(numbers()),

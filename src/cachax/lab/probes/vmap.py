@@ -13,6 +13,6 @@ RANK = 30
 
 def measure(way: Way) -> Measured:
     batch = jnp.stack([numbers(), 2 * numbers()])
-    foo = way.warm(batch)
+    foo = way.warm_batch(batch)
     each = way.vmap(way.b)(foo)
     return Measured(each, [way.exact(a) for a in batch])

@@ -18,5 +18,6 @@ class Foo(NamedTuple):
 
 way = Way(
     lambda a: Foo(a, derive(a)),
+    new_batch=lambda batch: jax.vmap(lambda a: Foo(a, derive(a)))(batch),
     replace=lambda foo, a: foo._replace(a=a),
 )

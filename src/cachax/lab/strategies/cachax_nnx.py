@@ -1,6 +1,7 @@
 """cachax.cached_property, nnx.Module
 
-The worst case of functools, and nothing special here.
+The worst case of functools, and nothing special here. `cachax.jit` stands for
+`jax.jit`: unlike `nnx.jit`, it brings no Variable out that was written to inside.
 """
 
 import jax

@@ -1,7 +1,7 @@
 """functools.cached_property, equinox.Module
 
-What functools puts into the instance `__dict__` becomes part of the tree structure in
-some versions of equinox: a warm object is another kind of tree than a cold one.
+Kept in the instance `__dict__`, as on a flax node. equinox 0.13 notices that there is
+something in it that is no field: a warm object is another tree than a cold one.
 """
 
 import functools

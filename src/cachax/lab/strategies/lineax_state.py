@@ -4,7 +4,7 @@ By hand, with the right derivatives: lineax differentiates the solution, not the
 Whether the state belongs to the operator is not checked.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,29 +12,34 @@ import lineax as lx
 
 from cachax.lab import Way, counted
 
-SOLVER = lx.Diagonal()
+SOLVER = lx.Cholesky()
 
 
 class Foo(NamedTuple):
-    operator: lx.DiagonalLinearOperator
-    state: lx.Diagonal
+    operator: lx.MatrixLinearOperator
+    state: Any
 
     @property
     def b(self) -> jax.Array:
-        ones = jnp.ones_like(self.operator.diagonal)
-        return lx.linear_solve(
-            self.operator, ones, SOLVER, state=self.state
-        ).value.sum()
+        ones = jnp.ones(self.operator.matrix.shape[-1])
+        solution = lx.linear_solve(self.operator, ones, SOLVER, state=self.state)
+        return solution.value.sum()
+
+
+def matrix(a: jax.Array) -> lx.MatrixLinearOperator:
+    return lx.MatrixLinearOperator(jnp.diag(a), lx.positive_semidefinite_tag)
 
 
 def new(a: jax.Array) -> Foo:
-    operator = lx.DiagonalLinearOperator(counted(a))
+    operator = matrix(counted(a))
     return Foo(operator, SOLVER.init(operator, options={}))
 
 
 way = Way(
     new,
-    a=lambda foo: foo.operator.diagonal,
-    replace=lambda foo, a: foo._replace(operator=lx.DiagonalLinearOperator(a)),
+    new_batch=jax.vmap(new),
+    a=lambda foo: jnp.diagonal(foo.operator.matrix),
+    replace=lambda foo, a: foo._replace(operator=matrix(a)),
+    assign=lambda foo, a: setattr(foo, "operator", matrix(a)),
     exact=lambda a: jnp.sum(1 / a),
 )

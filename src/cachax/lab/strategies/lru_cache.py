@@ -1,7 +1,7 @@
 """functools.lru_cache on a method
 
-A table for the whole class, keyed by the object: it keeps every object alive, the
-traced ones too, and is not asked whether the object has changed.
+A table for the whole class, keyed by the object: it keeps the last 128 objects alive,
+traced ones too, and nobody asks whether an object has changed.
 """
 
 import dataclasses

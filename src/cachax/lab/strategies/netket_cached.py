@@ -1,4 +1,4 @@
-"""netket: struct.property_cached
+"""netket: property_cached(pytree_node=True)
 
 A hand-made field, well made: `replace` forgets the value. As a leaf it is still mapped,
 batched and differentiated as if it were data.

@@ -1,7 +1,7 @@
 """A jax.new_ref slot, filled at the first read
 
 JAX's own mutable cell goes in and out of jit. Whether it is filled is known at run time
-only, and no derivative is taken of it.
+only, so it takes a `cond`, through which no derivative is taken of a cell.
 """
 
 import dataclasses
@@ -33,4 +33,12 @@ class Foo:
 
 jax.tree_util.register_dataclass(Foo, ["a", "kept", "filled"], [])
 
-way = Way(lambda a: Foo(a, jax.new_ref(0.0), jax.new_ref(False)))
+way = Way(
+    lambda a: Foo(a, jax.new_ref(0.0), jax.new_ref(False)),
+    a=lambda foo: foo.a if isinstance(foo, Foo) else foo,
+    gradient=lambda fun, foo: jax.grad(lambda a: fun(dataclasses.replace(foo, a=a)))(
+        foo.a
+    ),
+    parameters=lambda foo: foo.a,
+    with_parameters=lambda foo, a: dataclasses.replace(foo, a=a),
+)

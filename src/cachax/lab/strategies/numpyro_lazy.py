@@ -1,7 +1,7 @@
 """numpyro: lazy_property
 
-functools' idea, except that a tracer is never kept: nothing leaks, and nothing is kept
-for the next function either.
+functools' idea, except that a tracer is never kept: nothing leaks, and nothing that was
+computed in a trace is there afterwards.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""distrax: functools.cached_property on a Jittable
+"""functools.cached_property, a distrax Jittable
 
 distrax flattens the instance `__dict__`: the value becomes a leaf, as on a chex
 dataclass.

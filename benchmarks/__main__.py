@@ -1,0 +1,95 @@
+"""All benchmarks: `python benchmarks [--quick] [--json FILE] [--write]`.
+
+`--write` puts the tables into the README and the docs, and the plot beside them.
+"""
+
+import argparse
+import importlib
+import re
+from pathlib import Path
+
+from _bench import Report, lines, measure, others
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+FILES = [
+    "small_object",
+    "beside_many_arrays",
+    "many_objects",
+    "many_properties",
+    "nested",
+    "no_object",
+    "read",
+    "first_call",
+    "new_objects",
+    "gaussian_process",
+]
+IN_README = [
+    "one small object, one cached scalar",
+    "reading a cached property",
+    "no cached object: two arrays",
+    "the first call, trace and compile included",
+    "a new object on every call, a cheap property",
+    "GP regression, n = 1,024: predict after the first call",
+]
+
+
+def fill(path: Path, mark: str, text: str) -> None:
+    """Put `text` between the marks of this name in a Markdown file."""
+    between = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end -->)", re.DOTALL)
+    before = path.read_text()
+    assert len(between.findall(before)) == 1, (path, mark)
+    path.write_text(between.sub(lambda m: f"{m[1]}{text}\n{m[2]}", before))
+
+
+def where(report: Report) -> str:
+    m = report.machine
+    return f"{m['device']}, JAX {m['jax']}, Python {m['python']}, {m['date']}"
+
+
+def write(report: Report, growth: list[str]) -> None:
+    table = "\n".join(lines(report.results))
+    beside = "\n".join(others(report.results))
+    text = f"{table}\n\n({where(report)}.) The other contenders:\n\n{beside}"
+    fill(DOCS / "costs.md", "costs", text)
+    fill(DOCS / "costs.md", "growth", "\n".join(growth))
+    chosen = [r for r in report.results if r.title in IN_README]
+    table = "\n".join(lines(chosen))
+    fill(HERE.parent / "README.md", "costs", f"{table}\n\n({where(report)}.)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, no growth")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--write", action="store_true", help="into README and docs")
+    options = parser.parse_args()
+    report = Report()
+    for line in lines([]):
+        print(line)
+    for name in FILES:
+        for case in importlib.import_module(name).cases(options.quick):
+            report.results.append(measure(case, options.quick))
+            *_, row = lines(report.results[-1:])
+            print(row, flush=True)
+    print("\n" + "\n".join(others(report.results)))
+    short = [r.title for r in report.results if r.is_short]
+    print(f"\nshort of their target: {', '.join(short) or 'none'}")
+    print(where(report))
+    growth: list[str] = []
+    if not options.quick:
+        import growth as growing
+
+        found = list(growing.grow(quick=False))
+        growth = list(growing.table(found))
+        print("\n" + "\n".join(growth))
+        if options.write:
+            growing.plot(found, DOCS / "growth.svg")
+    if options.json:
+        options.json.write_text(report.to_json())
+    if options.write:
+        write(report, growth)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Objects that are new at every call.
+
+To compute their values beforehand means to launch a program for each, only to launch
+another with them. When a function has met enough new objects, it is compiled once more:
+to compute the values inside, and bring them out with its result.
+"""
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from ._find import Slot, layout_of
+from ._memo import Key, Pending, memo_of, memos, remove_pending
+from ._options import Arguments
+from ._pack import pack
+from ._parts import instance_dict, is_frozen, plain_leaves
+from ._ready import Moulds
+
+FIRST = Slot("[0][0]")
+"""The first argument itself."""
+ENOUGH = 8
+"""New objects, before it is worth compiling."""
+NOT_FRESH: Any = object()
+
+
+class _NotAsExpectedError(Exception):
+    """Another trace, other values: they would be computed and not brought out."""
+
+
+class Fresh:
+    """A function compiled to compute inside what it asks of its first argument."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        static: Arguments,
+        options: dict[str, Any],
+        first: Any,
+        moulds: Moulds,
+    ) -> None:
+        self._moulds = moulds
+        self._program: Any = jax.jit(_inside(fun, static, moulds), **options)
+        self._fields = len(instance_dict(first, "__dict__"))
+        self.lock = threading.RLock()
+        self.failures = 0
+
+    def call(self, first: Any, rest: tuple[Any, ...]) -> Any:
+        """The result; `NOT_FRESH` if the object is not new, or it did not work."""
+        if not self.lock.acquire(
+            blocking=False
+        ):  # another thread: no waiting in a trace
+            return NOT_FRESH
+        try:
+            pending = Pending(first, remove_pending)
+            key = pending.key = id(first)
+            fields = pending.fields = (*instance_dict(first, "__dict__").values(),)
+            pending.call = self
+            if len(fields) != self._fields:  # a value was laid in by hand
+                return NOT_FRESH
+            if memos.setdefault(key, pending) is not pending:
+                return NOT_FRESH
+            try:
+                if rest:
+                    out, pending.arrays = self._program(first, *rest)
+                else:
+                    out, pending.arrays = self._program(first)
+            except BaseException as error:
+                remove_pending(pending)
+                if not isinstance(error, Exception):
+                    raise
+                self.failures += 1  # if it is the user's, the other way will say so
+                return NOT_FRESH
+        finally:
+            self.lock.release()
+        return out
+
+    def values(self, arrays: Any) -> dict[Key, Any]:
+        remaining = iter(arrays)
+        return {
+            key: mould.fill([next(remaining) for _ in range(mould.holes)])
+            for (_, key), mould in self._moulds
+        }
+
+
+def what_comes_inside(first: Any, asked: Moulds) -> Moulds | None:
+    """All that was computed for a new object, if it would have come out of a trace just
+    the same: arrays of JAX, of an object that has nothing but arrays itself."""
+    is_simple = (
+        is_frozen(type(first)) and type(first).__dictoffset__ and _is_flat(first)
+    )
+    if not is_simple or not all(slot == FIRST for (slot, _), _ in asked):
+        return None
+    moulds: Moulds = ()
+    memo = memo_of(first)
+    for key, value in memo.values.items():
+        packed = pack(value, key.of(first))
+        leaves = jax.tree.leaves(value)
+        if packed is None or not all(isinstance(x, jax.Array) for x in leaves):
+            return None
+        if packed[1].layout is not None:
+            return None
+        moulds += (((FIRST, key), packed[1]),)
+    return moulds if memo.values and not memo.folded else None
+
+
+def _is_flat(obj: Any) -> bool:
+    """Nothing but arrays, numbers and strings for fields."""
+    fields = instance_dict(obj, "__dict__").values()
+    return plain_leaves.issuperset(map(type, fields))
+
+
+def _inside(
+    fun: Callable[..., Any], static: Arguments, moulds: Moulds
+) -> Callable[..., Any]:
+    @functools.wraps(fun)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        out = fun(*args, **kwargs)
+        tree, _ = static.take_out(args, kwargs)
+        layout = layout_of(tree)
+        assert layout is not None
+        computed = {
+            (slot, key): (obj, value)
+            for slot, obj in layout.by_slot(tree).items()
+            for key, value in memo_of(obj).values.items()
+        }
+        is_flat = _is_flat(layout.by_slot(tree)[FIRST])
+        if computed.keys() != dict(moulds).keys() or not is_flat:
+            raise _NotAsExpectedError
+        arrays: list[Any] = []
+        for (slot, key), mould in moulds:
+            obj, value = computed[slot, key]
+            packed = pack(value, key.of(obj))
+            if packed is None or packed[1] != mould:
+                raise _NotAsExpectedError
+            arrays += packed[0]
+        return out, arrays
+
+    return inside

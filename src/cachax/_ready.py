@@ -1,0 +1,156 @@
+"""What is at hand for a warm call: all that is left is to see that nothing changed.
+
+To take the arguments apart, find their objects and look up each value is more work
+than the call itself. So the values a call was lent are put on a shelf, by the outermost
+object they came from. That is only a guess at what the next call with this object
+needs. Whether the arguments are otherwise as they were is for JAX to see: it has a
+program for them, or it starts to trace one, and that trace has nothing lent to it.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from typing import Any
+
+from ._carry import Ask, Carried
+from ._find import Layout, Slot
+from ._memo import Memo, Shelf, memo_of
+from ._pack import Mould
+from ._parts import instance_dict, walk_fields
+
+Moulds = tuple[tuple[Ask, Mould], ...]
+
+
+class Unprepared(BaseException):
+    """Ends a trace that nothing was lent to: the guess was wrong, or new to JAX."""
+
+
+def by_root(moulds: Moulds) -> dict[str, Moulds]:
+    """The values of a call, grouped by the outermost object they come from."""
+    groups: dict[str, list[Any]] = {}
+    for pair in moulds:
+        (slot, _), _ = pair
+        groups.setdefault(slot.root, []).append(pair)
+    return {root: tuple(group) for root, group in groups.items()}
+
+
+def as_argument(carried: Carried) -> tuple[Any, ...]:
+    """The arrays as a program takes them, grouped in the same way."""
+    groups: dict[str, list[Any]] = {}
+    start = 0
+    for (slot, _), mould in carried.moulds:
+        end = start + mould.holes
+        groups.setdefault(slot.root, []).extend(carried.arrays[start:end])
+        start = end
+    return tuple(array for group in groups.values() for array in group)
+
+
+class Plan:
+    """How to gather the values for calls like one that has been."""
+
+    def __init__(self, layout: Layout | None, moulds: Moulds, program: Any) -> None:
+        self.layout = layout
+        self.moulds = moulds
+        self.program = program
+        self._shelf = Shelf()
+        self._asked = by_root(moulds)
+        self._places: list[tuple[int, str]] = []
+        if layout is not None:
+            places = dict(zip(layout.roots, layout.places, strict=True))
+            self._places = [(places[root], root) for root in self._asked]
+        self._pick = _picking([place for place, _ in self._places])
+
+    def put_on_shelf(self, owners: dict[Slot, Any]) -> None:
+        """Have the values of these objects at hand."""
+        for root, moulds in self._asked.items():
+            put_on_shelf(self._shelf, owners[Slot(root)], moulds, owners, root)
+
+    def values(self, tree: Any) -> Any:
+        """As `as_argument` has them, for the objects in `tree`; None if they are not
+        all at hand."""
+        if not self._places:
+            return ()
+        assert self.layout is not None
+        try:
+            leaves = self.layout.prefix.flatten_up_to(tree)
+        except ValueError:
+            return None
+        objects = self._pick(leaves)
+        together = self._shelf.together
+        if together is not None and together[0] == _ids_of(objects):
+            return together[1]
+        found: list[Any] = []
+        all_flat = True
+        for obj, (_, root) in zip(objects, self._places, strict=True):
+            ready = self._shelf.get(id(obj))
+            if ready is None:
+                return None
+            holds, values, is_flat, its_root = ready
+            if its_root is not root or not holds(obj):
+                return None
+            found += values
+            all_flat &= is_flat
+        if all_flat:
+            self._shelf.together = (_ids_of(objects), tuple(found))
+        return tuple(found)
+
+
+def _picking(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    return lambda leaves: [leaves[place] for place in places]
+
+
+def _ids_of(objects: Sequence[Any]) -> list[int]:
+    """Of many objects and their fields, all in C: for a flat object, that is all there
+    is to see (but for a field that gets another name)."""
+    fields = map(dict.values, map(instance_dict, objects, repeat("__dict__")))
+    return [*map(id, objects), *map(id, chain.from_iterable(fields))]
+
+
+def put_on_shelf(
+    shelf: Shelf, root: Any, moulds: Moulds, owners: dict[Slot, Any], *more: Any
+) -> None:
+    """Put `(holds, values, is_flat, *more)` there for `root`, if its values can be
+    relied on as long as `holds(root)`."""
+    memos = {id(root): memo_of(root)}
+    values: list[Any] = []
+    inside: set[int] | None = None
+    for (slot, key), mould in moulds:
+        owner = owners.get(slot)
+        if owner is None:  # an object in a value
+            return
+        if owner is not root:
+            if inside is None:
+                inside = {id(part) for part in walk_fields(root)}
+            if id(owner) not in inside:  # the class makes it up to be flattened
+                return
+        memo = memos.setdefault(id(owner), memo_of(owner))
+        packed, changes = memo.packed.get(key, (None, None))
+        if packed is None or changes is not None or packed[2] != mould:
+            return
+        values += packed[1]
+    is_flat = len(memos) == 1 and memos[id(root)].is_flat
+    shelf.together = None
+    shelf[id(root)] = (_holding(*memos.values()), tuple(values), is_flat, *more)
+    for memo in memos.values():
+        memo.at_hand.note(shelf, id(root))
+
+
+def _holding(memo: Memo, *inner: Memo) -> Callable[[Any], bool]:
+    """Whether an object, and those in it that have values, are as they were."""
+    if not inner:
+        return memo.holds
+
+    holds_outside = memo.holds
+
+    def holds(root: Any) -> bool:
+        if not holds_outside(root):
+            return False
+        for other in inner:
+            obj = other()
+            if obj is None or not other.holds(obj):
+                return False
+        return True
+
+    return holds

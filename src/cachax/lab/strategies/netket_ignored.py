@@ -1,0 +1,24 @@
+"""netket: property_cached(pytree_ignore=True)
+
+Kept on the object and left out of the tree: never stale, never wrong, and dropped at
+every boundary of a trace.
+"""
+
+import jax
+from netket.utils import struct
+
+from cachax.lab import Way, derive
+
+
+class Foo(struct.Pytree):
+    a: jax.Array
+
+    def __init__(self, a: jax.Array) -> None:
+        self.a = a
+
+    @struct.property_cached(pytree_ignore=True)
+    def b(self) -> jax.Array:
+        return derive(self.a)
+
+
+way = Way(Foo, replace=lambda foo, a: foo.replace(a=a))

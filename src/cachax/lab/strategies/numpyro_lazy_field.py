@@ -1,0 +1,29 @@
+"""numpyro: lazy_property among the fields of the tree
+
+A value that is there travels into jit as a leaf, and is mapped, differentiated and
+optimized as if it were data.
+"""
+
+from typing import Any
+
+import jax
+from numpyro.distributions import Distribution, constraints
+from numpyro.distributions.util import lazy_property
+
+from cachax.lab import Way, derive
+
+
+class Foo(Distribution):
+    arg_constraints = {"a": constraints.real_vector}
+    pytree_data_fields = ("a", "b")
+
+    def __init__(self, a: jax.Array, **options: Any) -> None:
+        self.a = a
+        super().__init__(event_shape=a.shape, **options)
+
+    @lazy_property
+    def b(self) -> jax.Array:
+        return derive(self.a)
+
+
+way = Way(Foo, replace=lambda foo, a: Foo(a))

@@ -1,0 +1,217 @@
+"""Objects that are new at every call: computed inside, brought out, once."""
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cachax
+from cachax._fresh import ENOUGH
+from cachax._memo import Pending, memos
+
+from measure import compilations, computations, computing
+
+
+class Multiples:
+    x: Any
+
+    @cachax.cached_property
+    def double(self) -> jax.Array:
+        computing("double")
+        return 2 * self.x
+
+    @cachax.cached_property
+    def quadruple(self) -> jax.Array:
+        computing("quadruple")
+        return 2 * self.double
+
+    @cachax.cached_property
+    def on_the_host(self) -> jax.Array:
+        computing("on_the_host")
+        return jnp.asarray(np.asarray(self.x) * 2)
+
+    @cachax.cached_property
+    def size(self) -> int:
+        return len(self.x)
+
+
+class Point(Multiples, flax.struct.PyTreeNode):
+    x: Any
+
+
+class Loose(Multiples, flax.struct.PyTreeNode, frozen=False):
+    x: Any
+
+
+def point(x: float = 1.0) -> Point:
+    return Point(jnp.float32(x))
+
+
+def used_to_new_ones(fun: Any) -> Any:
+    for _ in range(ENOUGH):
+        fun(point())
+    return fun
+
+
+def is_pending(obj: Any) -> bool:
+    return isinstance(memos.get(id(obj)), Pending)
+
+
+def test_the_value_is_computed_inside_and_once() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.quadruple))
+    fun(point())  # compiles
+    with computations() as counts, compilations() as compiled:
+        p = point(3.0)
+        assert int(fun(p)) == 12
+        assert is_pending(p)
+        assert int(fun(p)) == 12
+        assert (int(p.quadruple), int(p.double)) == (12, 6)
+        assert int(cachax.jit(lambda p: p.double + p.quadruple)(p)) == 18
+    assert counts == {"double": 1, "quadruple": 1}
+    assert len(compiled) == 1  # the last function
+
+
+def test_reading_asks_for_what_is_pending() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    p = point(3.0)
+    with computations() as counts:
+        fun(p)
+        assert cachax.cached(p).keys() == {"double"}
+        assert p.double == 6
+    assert counts == {"double": 1}
+    assert not is_pending(p)
+
+
+def test_other_arguments_and_results() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p, y=1.0: {"sum": p.double + y}))
+    for y in (2.0, jnp.arange(3.0)):
+        p = point(3.0)
+        assert jnp.all(fun(p, y)["sum"] == 6 + y)
+        assert is_pending(p)
+
+
+def test_a_returned_object_brings_its_values() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: (p.double, p, Point(p.x + 1))))
+    p = point(3.0)
+    with computations() as counts:
+        _, same, other = fun(p)
+        assert same.double == 6
+        assert other.double == 8
+    assert counts == {"double": 2}
+
+
+def test_gradients_are_right() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double**2))
+    assert jax.grad(lambda x: fun(Point(x)))(3.0) == 24
+    assert jax.grad(fun)(point(3.0)).x == 24
+    assert jax.jit(jax.grad(lambda x: fun(Point(x)) + Point(x).double))(3.0) == 26
+    each = jax.vmap(lambda x: fun(Point(x)))(jnp.arange(3.0))
+    assert each.tolist() == [0, 4, 16]
+
+
+def test_no_tracer_escapes() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    with jax.checking_leaks():
+        assert jax.jit(lambda x: fun(Point(x)) * 2)(jnp.float32(1)) == 4
+        assert jax.lax.map(lambda x: fun(Point(x)), jnp.arange(2.0)).tolist() == [0, 2]
+
+
+def test_what_cannot_be_traced_is_computed_outside() -> None:
+    fun = cachax.jit(lambda p: p.on_the_host)
+    for i in range(3 * ENOUGH):
+        with computations() as counts:
+            assert fun(point(i)) == 2 * i
+        assert counts == {"on_the_host": 1}
+
+
+def test_what_is_static_stays_static() -> None:
+    fun = cachax.jit(lambda p: jnp.zeros(p.size))
+    for _ in range(2 * ENOUGH):
+        assert fun(Point(jnp.ones(3))).shape == (3,)
+
+
+def test_a_function_that_comes_to_ask_for_more() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    by_shape = used_to_new_ones(
+        cachax.jit(lambda p: p.quadruple.sum() if p.x.ndim else p.double)
+    )
+    for _ in range(2 * ENOUGH):
+        with computations() as counts:
+            p = Point(jnp.ones(2))
+            assert by_shape(p) == 8
+            assert p.quadruple.tolist() == [4, 4]
+            assert fun(p).tolist() == [2, 2]
+        assert counts == {"double": 1, "quadruple": 1}
+
+
+def test_the_users_own_error_is_shown() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double.reshape(())))
+    with pytest.raises(TypeError, match="reshape"):
+        fun(Point(jnp.ones(3)))
+    assert fun(point(3.0)) == 6
+
+
+def test_a_value_laid_into_the_object_wins() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    p = point()
+    p.__dict__["double"] = jnp.float32(10)
+    assert fun(p) == 10
+    q = point()
+    fun(q)
+    q.__dict__["double"] = jnp.float32(10)
+    assert q.double == fun(q) == 10
+
+
+def test_a_preset_value_is_used() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    assert fun(cachax.preset(point(), double=jnp.float32(10))) == 10
+
+
+def test_nothing_is_left_of_an_object() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    before = len(memos)
+    p = point(3.0)
+    fun(p)
+    arrays = [weakref.ref(p.x), weakref.ref(memos[id(p)].arrays[0])]
+    del p
+    gc.collect()
+    assert [ref() for ref in arrays] == [None, None]
+    assert len(memos) <= before
+
+
+def test_several_threads_compute_it_once() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    fun(point())
+    for _ in range(20):
+        p = point(3.0)
+        barrier = threading.Barrier(4)
+        got: list[Any] = []
+
+        def call(p: Point = p, barrier: Any = barrier, got: Any = got) -> None:
+            barrier.wait()
+            got.append(fun(p))
+
+        with computations() as counts:
+            threads = [threading.Thread(target=call) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert got == [6] * 4
+        assert counts == {"double": 1}
+
+
+def test_a_class_that_is_not_frozen_is_served_as_before() -> None:
+    fun = cachax.jit(lambda p: p.double)
+    for _ in range(2 * ENOUGH):
+        loose = Loose(jnp.float32(1))
+        fun(loose)
+        assert not is_pending(loose)
+        loose.x = jnp.float32(2)
+        assert fun(loose) == 4

@@ -1,0 +1,339 @@
+"""What is at hand for a warm call is never more than what is so."""
+
+import copy
+import dataclasses
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import pytest
+
+import cachax
+from cachax._memo import Shelf
+
+from measure import compilations, computations, computing
+
+
+class Multiples:
+    x: jax.Array
+
+    @cachax.cached_property
+    def double(self) -> jax.Array:
+        computing("double")
+        return 2 * self.x
+
+    @cachax.cached_property
+    def triple(self) -> jax.Array:
+        computing("triple")
+        return 3 * self.x
+
+
+class Point(Multiples, flax.struct.PyTreeNode):
+    x: jax.Array
+
+
+class Loose(Multiples, flax.struct.PyTreeNode, frozen=False):
+    x: jax.Array
+
+
+class Box(flax.struct.PyTreeNode):
+    inside: Any
+
+
+def point(x: float = 1.0) -> Point:
+    return Point(jnp.float32(x))
+
+
+def warmed(fun: Callable[..., Any], *args: Any) -> None:
+    """Called often enough to have everything at hand."""
+    for _ in range(3):
+        fun(*args)
+
+
+def shelves(fun: Any) -> Iterator[Shelf]:
+    yield fun._shelf
+    for plans in fun._plans.values():
+        yield from (plan._shelf for plan in plans)
+
+
+def has_at_hand(fun: Any, obj: Any) -> bool:
+    return any(id(obj) in shelf for shelf in shelves(fun))
+
+
+DOUBLES: dict[str, tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]]]] = {
+    "alone": (lambda p: p.double, lambda p: (p,)),
+    "with an array": (lambda p, y: p.double * y, lambda p: (p, jnp.float32(1))),
+    "second": (lambda y, p: p.double * y, lambda p: (jnp.float32(1), p)),
+    "in a list": (lambda ps: ps[0].double + ps[1].x, lambda p: ([p, point(0)],)),
+    "in a box": (lambda box: box.inside.double, lambda p: (Box(p),)),
+    "in a dict": (lambda d: d["p"].double, lambda p: ({"p": p, "y": 1.0},)),
+}
+
+
+@pytest.mark.parametrize("how", DOUBLES)
+def test_a_warm_call_has_its_values_at_hand(how: str) -> None:
+    fun, arguments = DOUBLES[how]
+    jitted, p = cachax.jit(fun), point()
+    args = arguments(p)
+    with computations() as counts:
+        warmed(jitted, *args)
+        assert jitted(*args) == 2
+    assert counts == {"double": 1}
+    assert any(shelves(jitted))
+
+
+@pytest.mark.parametrize("how", DOUBLES)
+def test_another_object_is_another_value(how: str) -> None:
+    fun, arguments = DOUBLES[how]
+    jitted = cachax.jit(fun)
+    for x in (1.0, 5.0, 7.0):
+        args = arguments(point(x))
+        for _ in range(4):
+            assert jitted(*args) == 2 * x
+
+
+@pytest.mark.parametrize("how", DOUBLES)
+def test_an_assigned_field_is_seen(how: str) -> None:
+    fun, arguments = DOUBLES[how]
+    jitted, loose = cachax.jit(fun), Loose(jnp.float32(1))
+    old = loose.x  # stays alive: nothing but the field tells
+    args = arguments(loose)
+    warmed(jitted, *args)
+    loose.x = jnp.float32(4)
+    assert jitted(*args) == 8
+    loose.x = old
+    assert jitted(*args) == 2
+
+
+@pytest.mark.parametrize("how", DOUBLES)
+def test_a_value_laid_into_a_frozen_object_wins(how: str) -> None:
+    fun, arguments = DOUBLES[how]
+    jitted, p = cachax.jit(fun), point()
+    args = arguments(p)
+    warmed(jitted, *args)
+    p.__dict__["double"] = jnp.float32(10)
+    assert jitted(*args) == 10
+
+
+@pytest.mark.parametrize("how", DOUBLES)
+def test_what_is_cleared_is_computed_again(how: str) -> None:
+    fun, arguments = DOUBLES[how]
+    jitted, p = cachax.jit(fun), point()
+    args = arguments(p)
+    warmed(jitted, *args)
+    cachax.clear(p)
+    assert not has_at_hand(jitted, p)
+    with computations() as counts:
+        assert jitted(*args) == 2
+    assert counts == {"double": 1}
+
+
+@pytest.mark.parametrize("how", DOUBLES)
+def test_nothing_is_kept_of_what_is_gone(how: str) -> None:
+    fun, arguments = DOUBLES[how]
+    jitted, p = cachax.jit(fun), point()
+    args = arguments(p)
+    warmed(jitted, *args)
+    value, field = weakref.ref(p.double), weakref.ref(p.x)
+    del p, args
+    gc.collect()
+    assert value() is None
+    assert field() is None
+    assert not any(shelves(jitted))
+
+
+@pytest.mark.parametrize("how", DOUBLES)
+def test_a_field_that_is_assigned_over_goes_at_once(how: str) -> None:
+    fun, arguments = DOUBLES[how]
+    jitted, loose = cachax.jit(fun), Loose(jnp.float32(1))
+    args = arguments(loose)
+    warmed(jitted, *args)
+    value, field = weakref.ref(loose.double), weakref.ref(loose.x)
+    loose.x = jnp.float32(4)
+    gc.collect()
+    assert field() is None
+    assert value() is None
+
+
+def test_functions_that_are_gone_leave_nothing_on_an_object() -> None:
+    p = point()
+    programs = []
+    for _ in range(300):
+        fun = cachax.jit(lambda p: p.double)
+        fun(p)
+        fun(p)
+        programs.append(weakref.ref(fun))
+    del fun
+    gc.collect()
+    assert [ref for ref in programs if ref() is not None] == []
+    assert len(cachax._memo.memo_of(p).at_hand._places) <= 101
+
+
+def test_the_place_of_an_object_matters() -> None:
+    """One program may have been compiled for two structures of arguments."""
+    last = cachax.jit(lambda *args: args[2].double)
+    y, a, b = jnp.float32(0), point(1.0), point(2.0)
+    for _ in range(4):
+        assert last(y, y, a) == 2
+        assert last(y, a, b) == 4
+        assert last(a, y, b) == 4
+        assert last(b, b, a) == 2
+
+
+def test_the_same_object_twice() -> None:
+    second = cachax.jit(lambda p, q: q.double)
+    a, b = point(1.0), point(2.0)
+    for _ in range(4):
+        assert second(a, a) == 2
+        assert second(a, b) == 4
+        assert second(b, a) == 2
+
+
+def test_an_object_where_an_array_was() -> None:
+    fun = cachax.jit(
+        lambda d: d["a"].double if isinstance(d["a"], Point) else d["b"].double
+    )
+    y, a, b = jnp.float32(0), point(1.0), point(2.0)
+    for _ in range(4):
+        assert fun({"a": y, "b": b}) == 4
+        assert fun({"a": a, "b": b}) == 2
+        assert fun({"a": a, "b": y}) == 2
+
+
+def test_objects_of_two_classes_in_one_place() -> None:
+    class Other(Point):
+        @cachax.cached_property
+        def double(self) -> jax.Array:
+            return 20 * self.x
+
+    fun = cachax.jit(lambda ps: ps[0].double + ps[1].double)
+    a, b = point(1.0), Other(jnp.float32(1))
+    for _ in range(4):
+        assert fun([a, a]) == 4
+        assert fun([a, b]) == 22
+        assert fun([b, a]) == 22
+        assert fun([b, b]) == 40
+
+
+def test_a_function_that_asks_by_shape_gives_up_guessing() -> None:
+    fun = cachax.jit(lambda p, y: (p.double if y.ndim else p.triple) + y.sum())
+    p, scalar, vector = point(), jnp.float32(0), jnp.zeros(2)
+    with computations() as counts:
+        for _ in range(30):
+            assert fun(p, scalar) == 3
+            assert fun(p, vector) == 2
+    assert counts == {"double": 1, "triple": 1}
+    assert not has_at_hand(fun, p)
+    with compilations() as compiled:
+        fun(p, scalar)
+        fun(p, vector)
+    assert compiled == []
+
+
+def test_new_shapes_are_no_wrong_guess() -> None:
+    fun = cachax.jit(lambda p, y: p.double * y)
+    p = point()
+    for n in range(1, 20):
+        for _ in range(2):
+            assert fun(p, jnp.ones(n)).shape == (n,)
+    assert has_at_hand(fun, p)
+
+
+def test_other_structures_of_one_kind_have_plans_of_their_own() -> None:
+    fun = cachax.jit(lambda d: sum(p.double for p in d.values()))
+    dicts = [{f"{i}{j}": point(i) for j in range(i)} for i in range(1, 5)]
+    for d in dicts:
+        warmed(fun, d)
+    with compilations() as compiled, computations() as counts:
+        assert [int(fun(d)) for d in dicts] == [2, 8, 18, 32]
+    assert compiled == []
+    assert not counts
+
+
+def test_statics_and_keywords() -> None:
+    @cachax.jit(static_argnames="n")
+    def fun(p: Point, n: int, *, y: Any = 1.0) -> Any:
+        return p.double * n * y
+
+    p = point()
+    for n in (1, 2):
+        for _ in range(4):
+            assert fun(p, n) == fun(p, n=n) == 2 * n
+            assert fun(p, n, y=3.0) == 6 * n
+            assert fun(n=n, p=p) == 2 * n
+
+
+def test_a_static_object_first() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Setting:
+        by: int
+
+    fun = cachax.jit(lambda s, p: p.double * s.by, static_argnums=0)
+    p = point()
+    for by in (1, 2, 1):
+        for _ in range(4):
+            assert fun(Setting(by), p) == 2 * by
+
+
+def test_in_a_trace_it_is_the_traced_object() -> None:
+    inner = cachax.jit(lambda p: p.double)
+    p = point()
+    warmed(inner, p)
+
+    @jax.jit
+    def outer(p: Point) -> Any:
+        return inner(p) + inner(p) + inner(p)
+
+    assert outer(point(5.0)) == 30
+    assert jax.grad(lambda p: inner(p) + inner(p) + inner(p))(p).x == 6
+    each = jax.vmap(lambda p: inner(p) + inner(p) + inner(p))(Point(jnp.arange(3.0)))
+    assert each.tolist() == [0, 6, 12]
+    assert inner(p) == 2
+
+
+def test_under_disable_jit_nothing_is_compiled() -> None:
+    fun, p = cachax.jit(lambda p: p.double), point()
+    warmed(fun, p)
+    seen: list[bool] = []
+    with jax.disable_jit():
+        watched = cachax.jit(lambda p: (seen.append(p is q), p.double)[1])
+        q = point(3.0)
+        assert fun(p) == 2
+        assert [watched(q) for _ in range(4)] == [6] * 4
+    assert seen == [True] * 4
+
+
+def test_with_nothing_at_all() -> None:
+    assert cachax.jit(lambda: 3)() == 3
+    assert cachax.jit(lambda p: p)(None) is None
+    assert cachax.jit(lambda p=2: p)() == 2
+
+
+def test_a_copy_is_another_object() -> None:
+    fun, loose = cachax.jit(lambda p: p.double), Loose(jnp.float32(1))
+    warmed(fun, loose)
+    other = copy.copy(loose)
+    other.x = jnp.float32(3)
+    assert fun(other) == 6
+    assert fun(loose) == 2
+
+
+def test_many_objects_are_checked_together() -> None:
+    fun = cachax.jit(lambda ps: sum(p.double for p in ps))
+    loose = [Loose(jnp.float32(i)) for i in range(20)]
+    warmed(fun, loose)
+    (plans,) = fun._plans.values()
+    assert plans[0]._shelf.together is not None
+    assert fun(loose) == 380
+    old = loose[7].x
+    loose[7].x = jnp.float32(8)
+    assert fun(loose) == 382
+    assert fun(loose[::-1]) == 382
+    loose[7].x = old
+    assert fun(loose) == 380
+    loose[3] = Loose(jnp.float32(13))
+    assert fun(loose) == 400
