@@ -6,10 +6,13 @@ NEWEST := .venv/newest
 OLDEST := .venv/oldest
 PYTEST := -m pytest -q -n 2
 
-.PHONY: demo picture test lint types test-newest test-oldest lock clean
+.PHONY: demo bench picture test lint types test-newest test-oldest lock clean
 
 demo: $(NEWEST)/.ready  ## every known way of caching, measured: a table and a page
 	$(NEWEST)/bin/cachax lab --html lab.html
+
+bench: $(NEWEST)/.ready  ## what cachax costs beside the same by hand; BENCH=--quick
+	$(NEWEST)/bin/python benchmarks $(BENCH)
 
 picture: $(NEWEST)/.ready  ## draw the README's picture anew
 	$(NEWEST)/bin/cachax lab --svg docs/lab.svg

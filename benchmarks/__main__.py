@@ -8,6 +8,8 @@ import importlib
 import re
 from pathlib import Path
 
+import breakdown
+import growth
 from _bench import Report, lines, measure, others
 
 HERE = Path(__file__).parent
@@ -42,17 +44,24 @@ def fill(path: Path, mark: str, text: str) -> None:
     path.write_text(between.sub(lambda m: f"{m[1]}{text}\n{m[2]}", before))
 
 
+def _table(report: Report) -> str:
+    return "\n".join(lines(report.results))
+
+
 def where(report: Report) -> str:
     m = report.machine
     return f"{m['device']}, JAX {m['jax']}, Python {m['python']}, {m['date']}"
 
 
-def write(report: Report, growth: list[str]) -> None:
-    table = "\n".join(lines(report.results))
+def write(report: Report, growth: list[str], parts: list[str]) -> None:
+    table = _table(report)
     beside = "\n".join(others(report.results))
     text = f"{table}\n\n({where(report)}.) The other contenders:\n\n{beside}"
     fill(DOCS / "costs.md", "costs", text)
     fill(DOCS / "costs.md", "growth", "\n".join(growth))
+    fill(DOCS / "costs.md", "parts", "\n".join(parts))
+    gpu = Report.from_json((HERE / "gpu.json").read_text())
+    fill(DOCS / "costs.md", "gpu", f"{_table(gpu)}\n\n({where(gpu)}.)")
     chosen = [r for r in report.results if r.title in IN_README]
     table = "\n".join(lines(chosen))
     fill(HERE.parent / "README.md", "costs", f"{table}\n\n({where(report)}.)")
@@ -76,19 +85,16 @@ def main() -> None:
     short = [r.title for r in report.results if r.is_short]
     print(f"\nshort of their target: {', '.join(short) or 'none'}")
     print(where(report))
-    growth: list[str] = []
-    if not options.quick:
-        import growth as growing
-
-        found = list(growing.grow(quick=False))
-        growth = list(growing.table(found))
-        print("\n" + "\n".join(growth))
-        if options.write:
-            growing.plot(found, DOCS / "growth.svg")
     if options.json:
         options.json.write_text(report.to_json())
+    if options.quick:
+        return
+    found = list(growth.grow(quick=False))
+    growing, parts = list(growth.table(found)), breakdown.table()
+    print("\n" + "\n".join([*growing, "", *parts]))
     if options.write:
-        write(report, growth)
+        growth.plot(found, DOCS / "growth.svg")
+        write(report, growing, parts)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Objects that are new at every call: computed inside, brought out, once."""
 
+import dataclasses
 import gc
 import threading
 import weakref
@@ -205,6 +206,16 @@ def test_several_threads_compute_it_once() -> None:
                 thread.join()
         assert got == [6] * 4
         assert counts == {"double": 1}
+
+
+def test_new_static_objects_are_none_of_it() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Setting:
+        by: int
+
+    fun = cachax.jit(lambda setting, p: p.double * setting.by, static_argnums=0)
+    for i in range(3 * ENOUGH):
+        assert fun(Setting(i % 3), point(i)) == 2 * i * (i % 3)
 
 
 def test_a_class_that_is_not_frozen_is_served_as_before() -> None:

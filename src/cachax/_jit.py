@@ -74,12 +74,13 @@ def jit(fun: Any = None, /, **options: Any) -> Any:
 
 
 _NOTHING: Any = type("Nothing", (), {})()
-"""A first argument that was not given."""
+"""An argument that was not given."""
 
 
 class Jitted(Generic[P, R]):
     """What `cachax.jit` returns: called like the function it wraps."""
 
+    __slots__ = ("__dict__", "__weakref__", "_fresh", "_plain", "_shelf")
     __wrapped__: Callable[P, R]
     __qualname__: str
 
@@ -105,37 +106,42 @@ class Jitted(Generic[P, R]):
 
     else:
 
-        def __call__(self, first=_NOTHING, /, *rest, **kwargs):
-            # A warm call whose first argument has all that is asked for, or one with
-            # no object, ends in here. Every line counts: all of JAX takes 5 µs.
-            if not kwargs:
+        def __call__(self, first=_NOTHING, second=_NOTHING, /, *rest, **kwargs):
+            # A warm call with an object that has all that is asked for, or with none,
+            # ends in here. Every line counts: all of JAX takes 5 µs. So do arguments
+            # that are packed and unpacked, which most calls have not so many of.
+            if not rest and not kwargs:
                 if type(first) not in plain_leaves:
                     ready = self._shelf.get(id(first))
                     if ready is not None:
                         holds, values, _, program = ready
                         if holds(first):
-                            try:  # (without a rest, unpacking it takes 2% of the call)
-                                if rest:
-                                    out = program(values, first, *rest)
-                                else:
+                            try:
+                                if second is _NOTHING:
                                     out = program(values, first)
+                                else:
+                                    out = program(values, first, second)
                             except Unprepared:
-                                return self._call((first, *rest), kwargs, guessed=True)
+                                rest = () if second is _NOTHING else (second,)
+                                return self._call_by_plan((first, *rest), {}, True)
                             return out if type(out) is not Brought else self._take(out)
                     fresh = self._fresh.get(type(first))
                     if fresh is not None:
-                        out = fresh.call(first, rest)
+                        out = fresh.call(first, () if second is _NOTHING else (second,))
                         if out is not NOT_FRESH:
                             return out if type(out) is not Brought else self._take(out)
                         if fresh.failures > ENOUGH:
                             del self._fresh[type(first)]
-                else:
-                    for arg in rest:
-                        if type(arg) not in plain_leaves:
-                            break
-                    else:
-                        return self._plain(first, *rest)
-            return self._call(() if first is _NOTHING else (first, *rest), kwargs)
+                elif second is _NOTHING:
+                    return self._plain(first)
+                elif type(second) in plain_leaves:
+                    return self._plain(first, second)
+                if first is not _NOTHING:
+                    rest = () if second is _NOTHING else (second,)
+                    return self._call_by_plan((first, *rest), kwargs)
+            if second is not _NOTHING:
+                return self._call((first, second, *rest), kwargs)
+            return self._call(() if first is _NOTHING else (first,), kwargs)
 
     def __get__(
         self: "Jitted[Concatenate[Any, Q], R]", instance: Any, owner: Any = None
@@ -186,19 +192,39 @@ class Jitted(Generic[P, R]):
         ):
             table.clear()
 
-    def _call(self, args: Any, kwargs: Any, guessed: bool = False) -> R:
-        """With several objects, or objects inside other things, or keywords, or values
-        that are not at hand."""
-        is_new = bool(args) and not kwargs and id(args[0]) not in memos
-        kind = (*map(type, args), *kwargs, *map(type, kwargs.values()))
-        tree, statics = self._static.take_out(args, kwargs)
+    def _call(self, args: Any, kwargs: Any) -> R:
+        """The same, for any number of arguments and keywords."""
+        ready = self._shelf.get(id(args[0])) if args else None
+        if ready is not None and ready[0](args[0]):
+            _, values, _, program = ready
+            try:
+                return self._take(program(values, *args, **kwargs))
+            except Unprepared:
+                return self._call_by_plan(args, kwargs, guessed=True)
+        if plain_leaves.issuperset(map(type, (*args, *kwargs.values()))):
+            return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
+        return self._call_by_plan(args, kwargs)
+
+    def _call_by_plan(self, args: Any, kwargs: Any, guessed: bool = False) -> R:
+        """With several objects, or with objects inside other things; or with none, but
+        other things that may have some inside."""
+        kind: Any = (*map(type, args),)
+        if kwargs:
+            kind = (*kind, *kwargs, *map(type, kwargs.values()))
         for plan in self._plans.get(kind, ()):
-            values = plan.values(tree)
+            values = plan.values(args, kwargs)
             if values is not None:
                 try:
                     return self._take(plan.program(values, *args, **kwargs))
                 except Unprepared:
                     guessed = True
+        return self._call_taking_apart(kind, args, kwargs, guessed)
+
+    def _call_taking_apart(self, kind: Any, args: Any, kwargs: Any, guessed: bool) -> R:
+        """With values that are not at hand: to be found, or computed, or asked for by
+        a function that has not been traced yet."""
+        is_new = bool(args) and not kwargs and id(args[0]) not in memos
+        tree, statics = self._static.take_out(args, kwargs)
         if jit_is_disabled() or (statics is not None and not is_hashable(statics)):
             return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
         leaves, structure = tree_flatten(tree)
@@ -216,15 +242,14 @@ class Jitted(Generic[P, R]):
             return program(as_argument(carried), *args, **kwargs)
 
         lent = call_lending(habit, tree, leaves, program, self._borrower)
-        if (
-            guessed and not lent.was_traced
-        ):  # there was a program, and another was tried
+        if guessed and not lent.was_traced:
+            # There was a program for this call, and another one was tried.
             self._wrong_guesses += 1
             self._shelf.clear()
             self._plans.clear()
         if lent.was_warm and not self._donates and self._wrong_guesses < _PATIENCE:
-            self._expect(kind, args, kwargs, tree, habit.layout, lent.moulds)
-        elif is_new and lent.moulds:
+            self._expect(kind, args, tree, habit.layout, lent.moulds)
+        elif is_new and lent.moulds and 0 not in self._static.among(len(args)):
             self._meet(args[0], lent.moulds)
         return self._take(lent.result)
 
@@ -248,7 +273,6 @@ class Jitted(Generic[P, R]):
         self,
         kind: Any,
         args: Any,
-        kwargs: Any,
         tree: Any,
         layout: Layout | None,
         moulds: Moulds,
@@ -256,7 +280,7 @@ class Jitted(Generic[P, R]):
         """Have the values of a call at hand for the next one like it."""
         program = self._program(moulds, len(tree[0]))
         owners = {} if layout is None else layout.by_slot(tree)
-        if self._all_is_in_the_first(args, kwargs, moulds):
+        if self._all_is_in_the_first(args, moulds):
             put_on_shelf(self._shelf, args[0], moulds, owners, program)
             return
         plans = self._plans.setdefault(kind, [])
@@ -266,15 +290,15 @@ class Jitted(Generic[P, R]):
         else:
             if len(plans) >= _PATIENCE:
                 return
-            plan = Plan(layout, moulds, program)
+            plan = Plan(layout, moulds, program, self._static)
             # One that needs no values fits everything: it comes last.
             self._plans[kind] = sorted([*plans, plan], key=lambda p: -len(p.moulds))
         plan.put_on_shelf(owners)
 
-    def _all_is_in_the_first(self, args: Any, kwargs: Any, moulds: Moulds) -> bool:
+    def _all_is_in_the_first(self, args: Any, moulds: Moulds) -> bool:
         """Whether all that is asked for is of one argument and the objects in it."""
         return (
-            bool(args and moulds and not kwargs)
+            bool(args and moulds)
             and type(args[0]).__weakrefoffset__ != 0
             and 0 not in self._static.among(len(args))
             and all(root.startswith("[0][0]") for root in by_root(moulds))

@@ -8,6 +8,7 @@ to hold arrays. Fields are read straight from the instance.
 import functools
 import gc
 import logging
+import operator
 import sys
 import types
 from collections import deque
@@ -233,6 +234,19 @@ def dict_fields(x: Any) -> list[Any]:
 instance_dict: Callable[[Any, str], dict[str, Any]] = object.__getattribute__
 """Not `x.__dict__`, which runs a class's own `__getattribute__`, if it has one:
 equinox has, and it takes a microsecond."""
+
+
+def reading_dicts_of(cls: type) -> Callable[[Any], dict[str, Any]]:
+    """The fastest way to what `instance_dict` finds."""
+    reads: Any = cls.__getattribute__
+    return _usual_dict if reads is object.__getattribute__ else _bare_dict
+
+
+_usual_dict = operator.attrgetter("__dict__")
+
+
+def _bare_dict(x: Any) -> dict[str, Any]:
+    return instance_dict(x, "__dict__")
 
 
 def _slots(cls: type) -> list[str]:

@@ -9,14 +9,15 @@ program for them, or it starts to trace one, and that trace has nothing lent to 
 
 import operator
 from collections.abc import Callable, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any
 
 from ._carry import Ask, Carried
 from ._find import Layout, Slot
 from ._memo import Memo, Shelf, memo_of
+from ._options import Arguments
 from ._pack import Mould
-from ._parts import instance_dict, walk_fields
+from ._parts import reading_dicts_of, walk_fields
 
 Moulds = tuple[tuple[Ask, Mould], ...]
 
@@ -48,8 +49,11 @@ def as_argument(carried: Carried) -> tuple[Any, ...]:
 class Plan:
     """How to gather the values for calls like one that has been."""
 
-    def __init__(self, layout: Layout | None, moulds: Moulds, program: Any) -> None:
+    def __init__(
+        self, layout: Layout | None, moulds: Moulds, program: Any, static: Arguments
+    ) -> None:
         self.layout = layout
+        self._static = static
         self.moulds = moulds
         self.program = program
         self._shelf = Shelf()
@@ -59,25 +63,27 @@ class Plan:
             places = dict(zip(layout.roots, layout.places, strict=True))
             self._places = [(places[root], root) for root in self._asked]
         self._pick = _picking([place for place, _ in self._places])
+        self._read = reading_dicts_of(object)
 
     def put_on_shelf(self, owners: dict[Slot, Any]) -> None:
         """Have the values of these objects at hand."""
         for root, moulds in self._asked.items():
             put_on_shelf(self._shelf, owners[Slot(root)], moulds, owners, root)
 
-    def values(self, tree: Any) -> Any:
-        """As `as_argument` has them, for the objects in `tree`; None if they are not
-        all at hand."""
+    def values(self, args: Any, kwargs: Any) -> Any:
+        """As `as_argument` has them, for these arguments; None if they are not all at
+        hand."""
         if not self._places:
             return ()
         assert self.layout is not None
+        tree, _ = self._static.take_out(args, kwargs)
         try:
             leaves = self.layout.prefix.flatten_up_to(tree)
         except ValueError:
             return None
         objects = self._pick(leaves)
         together = self._shelf.together
-        if together is not None and together[0] == _ids_of(objects):
+        if together is not None and together[0] == _ids_of(objects, self._read):
             return together[1]
         found: list[Any] = []
         all_flat = True
@@ -91,7 +97,10 @@ class Plan:
             found += values
             all_flat &= is_flat
         if all_flat:
-            self._shelf.together = (_ids_of(objects), tuple(found))
+            (self._read, *others) = {reading_dicts_of(type(obj)) for obj in objects}
+            if not others:
+                ids = _ids_of(objects, self._read)
+                self._shelf.together = (ids, tuple(found))
         return tuple(found)
 
 
@@ -101,10 +110,10 @@ def _picking(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
     return lambda leaves: [leaves[place] for place in places]
 
 
-def _ids_of(objects: Sequence[Any]) -> list[int]:
+def _ids_of(objects: Sequence[Any], read: Callable[[Any], dict[str, Any]]) -> list[int]:
     """Of many objects and their fields, all in C: for a flat object, that is all there
     is to see (but for a field that gets another name)."""
-    fields = map(dict.values, map(instance_dict, objects, repeat("__dict__")))
+    fields = map(dict.values, map(read, objects))
     return [*map(id, objects), *map(id, chain.from_iterable(fields))]
 
 

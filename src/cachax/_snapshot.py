@@ -19,6 +19,7 @@ from ._parts import (
     is_frozen,
     parts_of,
     plain_leaves,
+    reading_dicts_of,
     walk_fields,
 )
 
@@ -56,7 +57,7 @@ class Snapshot:
         elif self.is_flat:
             fields = instance_dict(obj, "__dict__")
             ids = [(name, id(field)) for name, field in fields.items()]
-            self.holds = _same_by_name(ids)
+            self.holds = _same_by_name(ids, reading_dicts_of(type(obj)))
         else:
             ids = [*map(id, direct)]
             self.holds = _same_directly(list_parts, ids)
@@ -82,11 +83,13 @@ def _same_directly(list_parts: Parts, ids: list[int]) -> Callable[[Any], bool]:
     return lambda obj: [*map(id, list_parts(obj))] == ids
 
 
-def _same_by_name(ids: list[Any]) -> Callable[[Any], bool]:
+def _same_by_name(
+    ids: list[Any], read: Callable[[Any], dict[str, Any]]
+) -> Callable[[Any], bool]:
     """For objects with a `__dict__`: most of them, and the fastest way to tell."""
 
     def holds(obj: Any) -> bool:
-        fields = instance_dict(obj, "__dict__")
+        fields = read(obj)
         if len(fields) != len(ids):
             return False
         for name, identity in ids:

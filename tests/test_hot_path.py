@@ -1,0 +1,136 @@
+"""What a warm call does in Python, counted without a clock.
+
+Instructions of the interpreter and calls, in the files of cachax only. If one of these
+bounds is broken, a warm call has become slower on every machine (`make bench` says by
+how much).
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import pytest
+
+import cachax
+
+SOURCE = str(Path(cachax.__file__).parent)
+
+
+def counted(call: Callable[[], Any]) -> Counter[str]:
+    """The instructions run and functions called in the files of cachax."""
+    counts: Counter[str] = Counter()
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(SOURCE):
+            return None
+        if event == "call":
+            counts["functions"] += 1
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+        elif event == "opcode":
+            counts["instructions"] += 1
+        return trace
+
+    for _ in range(4):
+        call()
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return counts
+
+
+class Bare(flax.struct.PyTreeNode):
+    x: jax.Array
+    y: jax.Array
+
+
+def total(i: int) -> Any:
+    return cachax.cached_property(lambda self: i * jnp.sum(self.x))
+
+
+class Cached(Bare):
+    total = total(1)
+
+
+class Box(flax.struct.PyTreeNode):
+    inside: Any
+
+
+Many = type("Many", (Bare,), {f"p{i}": total(i) for i in range(20)})
+ONES = jnp.ones(2)
+OBJECT = cachax.warm(Cached(ONES, ONES))
+ARRAYS = {f"array {i}": ONES for i in range(1000)}
+
+
+def test_one_small_object() -> None:
+    fun = cachax.jit(lambda o: o.y * o.total)
+    counts = counted(lambda: fun(OBJECT))
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 130
+
+
+def test_and_a_thousand_arrays_beside_it() -> None:
+    fun = cachax.jit(lambda o, arrays: o.y * o.total + arrays["array 0"])
+    counts = counted(lambda: fun(OBJECT, ARRAYS))
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 130
+
+
+def test_twenty_properties_are_no_more_work_than_one() -> None:
+    many = cachax.warm(Many(ONES, ONES))
+    fun = cachax.jit(lambda o: sum(getattr(o, f"p{i}") for i in range(20)))
+    assert counted(lambda: fun(many))["instructions"] <= 130
+
+
+@pytest.mark.parametrize("depth", [1, 5])
+def test_nor_is_how_deep_it_is_inside_others(depth: int) -> None:
+    box: Any = OBJECT
+    for _ in range(depth):
+        box = Box(box)
+
+    def opened(x: Any) -> Any:
+        return opened(x.inside) if isinstance(x, Box) else x
+
+    fun = cachax.jit(lambda box: opened(box).total)
+    counts = counted(lambda: fun(box))
+    assert counts["functions"] <= 4
+    assert counts["instructions"] <= 200
+
+
+def test_many_objects_are_looked_through_in_c() -> None:
+    counts = []
+    for count in (5, 200):
+        fun = cachax.jit(lambda objects: [o.total for o in objects])
+        objects = [cachax.warm(Cached(ONES, ONES)) for _ in range(count)]
+        counts.append(counted(lambda f=fun, o=objects: f(o)))
+    assert counts[0] == counts[1]
+    assert counts[0]["instructions"] <= 260
+
+
+def test_no_object() -> None:
+    fun = cachax.jit(lambda a, b: a + b)
+    counts = counted(lambda: fun(ONES, ONES))
+    assert counts["functions"] == 1
+    assert counts["instructions"] <= 40
+
+
+def test_reading() -> None:
+    counts = counted(lambda: OBJECT.total)
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 100
+
+
+def test_the_count_counts() -> None:
+    fun = cachax.jit(lambda o: o.y * o.total)
+    cold = counted(lambda: fun(Cached(jnp.ones(3), ONES + 1)))
+    warm = counted(lambda: fun(OBJECT))
+    assert cold["instructions"] > warm["instructions"] > 20
