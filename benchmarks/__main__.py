@@ -63,7 +63,7 @@ def write(report: Report, growth: list[str], parts: list[str]) -> None:
     gpu = Report.from_json((HERE / "gpu.json").read_text())
     fill(DOCS / "costs.md", "gpu", f"{_table(gpu)}\n\n({where(gpu)}.)")
     chosen = [r for r in report.results if r.title in IN_README]
-    table = "\n".join(lines(chosen))
+    table = "\n".join(lines(chosen, targets=False))
     fill(HERE.parent / "README.md", "costs", f"{table}\n\n({where(report)}.)")
 
 

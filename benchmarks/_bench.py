@@ -128,10 +128,10 @@ def _time(contender: Callable[[], Any], case: Case) -> float:
     return elapsed
 
 
-def lines(results: Iterable[Result]) -> Iterator[str]:
+def lines(results: Iterable[Result], targets: bool = True) -> Iterator[str]:
     """As a Markdown table."""
-    yield "| case | cachax | over | ratio | middle half | target |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    yield "| case | cachax | over | ratio | middle half |" + " target |" * targets
+    yield "| --- | ---: | ---: | ---: | ---: |" + " ---: |" * targets
     for r in results:
         mine, base = r.microseconds[CACHAX], r.microseconds[r.over]
         low, high = r.spread
@@ -139,8 +139,8 @@ def lines(results: Iterable[Result]) -> Iterator[str]:
         target += " **short**" if r.is_short else ""
         yield (
             f"| {r.title} | {_time_of(mine)} | {_time_of(base)} ({r.over}) "
-            f"| {r.ratio:.2f} | {low:.2f} to {high:.2f} | {target} |"
-        )
+            f"| {r.ratio:.2f} | {low:.2f} to {high:.2f} |"
+        ) + f" {target} |" * targets
 
 
 def others(results: Iterable[Result]) -> Iterator[str]:

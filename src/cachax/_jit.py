@@ -28,7 +28,15 @@ from ._memo import Shelf, memo_of, memos
 from ._options import Arguments, one_further
 from ._pack import is_hashable, pack
 from ._parts import parts_of, plain_leaves
-from ._ready import Moulds, Plan, Unprepared, as_argument, by_root, put_on_shelf
+from ._ready import (
+    Moulds,
+    Plan,
+    Unprepared,
+    as_argument,
+    by_root,
+    one_or_all,
+    put_on_shelf,
+)
 from ._recent import Recent
 
 P = ParamSpec("P")
@@ -281,7 +289,7 @@ class Jitted(Generic[P, R]):
         program = self._program(moulds, len(tree[0]))
         owners = {} if layout is None else layout.by_slot(tree)
         if self._all_is_in_the_first(args, moulds):
-            put_on_shelf(self._shelf, args[0], moulds, owners, program)
+            put_on_shelf(self._shelf, args[0], moulds, owners, one_or_all, program)
             return
         plans = self._plans.setdefault(kind, [])
         for plan in plans:

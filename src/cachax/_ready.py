@@ -35,7 +35,7 @@ def by_root(moulds: Moulds) -> dict[str, Moulds]:
     return {root: tuple(group) for root, group in groups.items()}
 
 
-def as_argument(carried: Carried) -> tuple[Any, ...]:
+def as_argument(carried: Carried) -> Any:
     """The arrays as a program takes them, grouped in the same way."""
     groups: dict[str, list[Any]] = {}
     start = 0
@@ -43,7 +43,12 @@ def as_argument(carried: Carried) -> tuple[Any, ...]:
         end = start + mould.holes
         groups.setdefault(slot.root, []).extend(carried.arrays[start:end])
         start = end
-    return tuple(array for group in groups.values() for array in group)
+    return one_or_all([array for group in groups.values() for array in group])
+
+
+def one_or_all(arrays: Sequence[Any]) -> Any:
+    """A tuple of one would be one more thing for JAX to take apart."""
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
 class Plan:
@@ -68,7 +73,7 @@ class Plan:
     def put_on_shelf(self, owners: dict[Slot, Any]) -> None:
         """Have the values of these objects at hand."""
         for root, moulds in self._asked.items():
-            put_on_shelf(self._shelf, owners[Slot(root)], moulds, owners, root)
+            put_on_shelf(self._shelf, owners[Slot(root)], moulds, owners, tuple, root)
 
     def values(self, args: Any, kwargs: Any) -> Any:
         """As `as_argument` has them, for these arguments; None if they are not all at
@@ -100,8 +105,8 @@ class Plan:
             (self._read, *others) = {reading_dicts_of(type(obj)) for obj in objects}
             if not others:
                 ids = _ids_of(objects, self._read)
-                self._shelf.together = (ids, tuple(found))
-        return tuple(found)
+                self._shelf.together = (ids, one_or_all(found))
+        return one_or_all(found)
 
 
 def _picking(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
@@ -118,10 +123,15 @@ def _ids_of(objects: Sequence[Any], read: Callable[[Any], dict[str, Any]]) -> li
 
 
 def put_on_shelf(
-    shelf: Shelf, root: Any, moulds: Moulds, owners: dict[Slot, Any], *more: Any
+    shelf: Shelf,
+    root: Any,
+    moulds: Moulds,
+    owners: dict[Slot, Any],
+    form: Callable[[Sequence[Any]], Any],
+    *more: Any,
 ) -> None:
-    """Put `(holds, values, is_flat, *more)` there for `root`, if its values can be
-    relied on as long as `holds(root)`."""
+    """Put `(holds, form(values), is_flat, *more)` there for `root`, if its values can
+    be relied on as long as `holds(root)`."""
     memos = {id(root): memo_of(root)}
     values: list[Any] = []
     inside: set[int] | None = None
@@ -141,7 +151,7 @@ def put_on_shelf(
         values += packed[1]
     is_flat = len(memos) == 1 and memos[id(root)].is_flat
     shelf.together = None
-    shelf[id(root)] = (_holding(*memos.values()), tuple(values), is_flat, *more)
+    shelf[id(root)] = (_holding(*memos.values()), form(values), is_flat, *more)
     for memo in memos.values():
         memo.at_hand.note(shelf, id(root))
 
