@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import cachax
-from cachax._fresh import ENOUGH
-from cachax._memo import Pending, memos
+from cachax._fresh import ENOUGH, Pending
+from cachax._memo import memos
 
 from measure import compilations, computations, computing
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 import cachax
-from cachax._memo import Shelf
+from cachax._shelf import Shelf
 
 from measure import compilations, computations, computing
 

@@ -82,7 +82,7 @@ class cached_property(Key, Generic[T_co]):
         memo = memos.get(id(instance))  # `memo_of`, without the price of a call
         if memo is not None and memo() is instance and memo.holds(instance):
             try:
-                return memo.values[self]  # type: ignore[union-attr]  # it holds: a Memo
+                return memo.values[self]
             except KeyError:
                 pass
         return self.read(instance)

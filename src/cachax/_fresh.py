@@ -6,14 +6,16 @@ to compute the values inside, and bring them out with its result.
 """
 
 import functools
+import operator
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from ._find import Slot, layout_of
-from ._memo import Key, Pending, memo_of, memos, remove_pending
+from ._memo import Key, Memo, making, memo_of, memos
 from ._options import Arguments
 from ._pack import pack
 from ._parts import instance_dict, is_frozen, plain_leaves
@@ -24,6 +26,51 @@ FIRST = Slot("[0][0]")
 ENOUGH = 8
 """New objects, before it is worth compiling."""
 NOT_FRESH: Any = object()
+
+_table: dict[int, Any] = memos
+"""The same one. What is pending is there in place of a memo."""
+
+
+class Pending(weakref.ref[Any]):
+    """What came out of a call for an object that was new to it: kept as it is until
+    somebody asks. Most such objects are gone by then.
+
+    Only for an object that is frozen and has nothing but arrays and the like in it:
+    it is all right to hold them, as the object does.
+    """
+
+    __slots__ = ("arrays", "call", "fields", "key")
+
+    key: int
+    fields: tuple[Any, ...]
+    call: "Fresh"
+    arrays: Any
+    """Not there while the call is under way."""
+
+    def holds(self, obj: Any) -> bool:
+        """Never. But if the object is as it was, it has a memo now."""
+        # Not for ever: the call may be traced, and want what this thread is computing.
+        if not self.call.lock.acquire(timeout=1):
+            return False
+        try:
+            fields = instance_dict(obj, "__dict__").values()
+            is_same = len(fields) == len(self.fields)
+            is_same = is_same and all(map(operator.is_, fields, self.fields))
+            if is_same and hasattr(self, "arrays"):
+                memo = Memo(obj)
+                for key, value in self.call.values(self.arrays).items():
+                    memo.keep(key, value)
+                with making:
+                    if _table.get(self.key) is self:
+                        _table[self.key] = memo
+        finally:
+            self.call.lock.release()
+        return False
+
+
+def _remove(pending: Pending, table: dict[int, Any] = _table) -> None:
+    if table.get(pending.key) is pending:
+        del table[pending.key]
 
 
 class _NotAsExpectedError(Exception):
@@ -49,18 +96,16 @@ class Fresh:
 
     def call(self, first: Any, rest: tuple[Any, ...]) -> Any:
         """The result; `NOT_FRESH` if the object is not new, or it did not work."""
-        if not self.lock.acquire(
-            blocking=False
-        ):  # another thread: no waiting in a trace
+        if not self.lock.acquire(blocking=False):  # no thread waits for a trace
             return NOT_FRESH
         try:
-            pending = Pending(first, remove_pending)
+            pending = Pending(first, _remove)
             key = pending.key = id(first)
             fields = pending.fields = (*instance_dict(first, "__dict__").values(),)
             pending.call = self
             if len(fields) != self._fields:  # a value was laid in by hand
                 return NOT_FRESH
-            if memos.setdefault(key, pending) is not pending:
+            if _table.setdefault(key, pending) is not pending:
                 return NOT_FRESH
             try:
                 if rest:
@@ -68,7 +113,7 @@ class Fresh:
                 else:
                     out, pending.arrays = self._program(first)
             except BaseException as error:
-                remove_pending(pending)
+                _remove(pending)
                 if not isinstance(error, Exception):
                     raise
                 self.failures += 1  # if it is the user's, the other way will say so
@@ -88,10 +133,10 @@ class Fresh:
 def what_comes_inside(first: Any, asked: Moulds) -> Moulds | None:
     """All that was computed for a new object, if it would have come out of a trace just
     the same: arrays of JAX, of an object that has nothing but arrays itself."""
-    is_simple = (
-        is_frozen(type(first)) and type(first).__dictoffset__ and _is_flat(first)
-    )
-    if not is_simple or not all(slot == FIRST for (slot, _), _ in asked):
+    cls = type(first)
+    if not (is_frozen(cls) and cls.__dictoffset__ and _is_flat(first)):
+        return None
+    if not all(slot == FIRST for (slot, _), _ in asked):
         return None
     moulds: Moulds = ()
     memo = memo_of(first)

@@ -24,7 +24,7 @@ from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
 from ._fresh import ENOUGH, NOT_FRESH, Fresh, what_comes_inside
 from ._habit import Habit, active_loan, call_lending
-from ._memo import Shelf, memo_of, memos
+from ._memo import memo_of, memos
 from ._options import Arguments, one_further
 from ._pack import is_hashable, pack
 from ._parts import parts_of, plain_leaves
@@ -38,6 +38,7 @@ from ._ready import (
     put_on_shelf,
 )
 from ._recent import Recent
+from ._shelf import Shelf
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

@@ -6,7 +6,6 @@ equinox compares, and pickle writes.
 """
 
 import inspect
-import operator
 import sys
 import threading
 import warnings
@@ -14,7 +13,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
@@ -22,13 +21,14 @@ import jax
 from ._compat import Tracer
 from ._errors import LeakedTracerError, NowhereToStoreError, holds_its_object
 from ._levels import is_alive, may_be_kept
-from ._parts import all_parts, instance_dict, plain_leaves, reached
+from ._parts import all_parts, plain_leaves, reached
+from ._shelf import AtHand
 from ._snapshot import Snapshot
 
-memos: dict[int, "Memo | Pending"] = {}
+memos: dict[int, "Memo"] = {}
 """By the id of the object. All there is; read it only through `memo_of`, but where
 a nanosecond counts."""
-_making = threading.Lock()
+making = threading.Lock()
 
 
 class Key(ABC):
@@ -84,7 +84,7 @@ class Memo(weakref.ref[Any]):
     values: dict[Key, Any]
     folded: dict[Key, "_Folded"]
     packed: dict[Key, Any]
-    at_hand: "AtHand"
+    at_hand: AtHand
     lender: Lender | None
     holds: Callable[[Any], bool]
     """Whether the object still has the fields the values were computed from."""
@@ -175,43 +175,6 @@ class Memo(weakref.ref[Any]):
         self.at_hand.withdraw()
 
 
-class Shelf(dict[int, Any]):
-    """What a function has at hand for its warm calls, by the id of an object.
-
-    Whoever puts something there tells the memos it came from, which withdraw it when
-    they forget, at the latest when the object goes.
-    """
-
-    __slots__ = ("__weakref__", "together")
-
-    def __init__(self) -> None:
-        self.together: Any = None
-        """What was put together from several of the entries."""
-
-
-class AtHand:
-    """Where the values of one memo are at hand for functions."""
-
-    __slots__ = ("_places",)
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[int, int], weakref.ref[Shelf]] = {}
-
-    def note(self, shelf: Shelf, entry: int) -> None:
-        if len(self._places) > 100:  # functions come and go
-            alive = {p: ref for p, ref in self._places.items() if ref() is not None}
-            self._places = alive
-        self._places[id(shelf), entry] = weakref.ref(shelf)
-
-    def withdraw(self) -> None:
-        for (_, entry), ref in [*self._places.items()]:
-            shelf = ref()
-            if shelf is not None:
-                shelf.together = None
-                shelf.pop(entry, None)
-        self._places.clear()
-
-
 def _to_the_reader() -> int:
     """Frames from the caller of this to the line that reads a property."""
     frame, level = sys._getframe(1), 1
@@ -278,67 +241,15 @@ def memo_of(obj: Any) -> Memo:
     while True:
         memo = memos.get(id(obj))
         if memo is not None and memo() is obj and memo.holds(obj):
-            return memo  # type: ignore[return-value]  # one that is pending never holds
+            return memo
         new = Memo(obj)
-        with _making:
+        with making:
             if memos.get(id(obj)) is memo:  # else another thread has been here first
-                if isinstance(memo, Memo) and memo() is obj:
+                if isinstance(memo, Memo) and memo() is obj:  # not pending (_fresh.py)
                     new._locks = memo._locks  # a body may be at work, and set a field
                     memo.at_hand.withdraw()
                 memos[id(obj)] = new
                 return new
-
-
-class Pending(weakref.ref[Any]):
-    """What came out of a call for an object that was new to it: kept as it is until
-    somebody asks. Most such objects are gone by then.
-
-    Only for an object that is frozen and has nothing but arrays and the like in it:
-    it is all right to hold them, as the object does.
-    """
-
-    __slots__ = ("arrays", "call", "fields", "key")
-
-    key: int
-    fields: tuple[Any, ...]
-    call: "FreshCall"
-    arrays: Any
-    """Not there while the call is under way."""
-
-    def holds(self, obj: Any) -> bool:
-        """Never. But if the object is as it was, it has a memo now."""
-        # Not for ever: the call may be traced, and want what this thread is computing.
-        if not self.call.lock.acquire(timeout=1):
-            return False
-        try:
-            fields = instance_dict(obj, "__dict__").values()
-            is_same = len(fields) == len(self.fields)
-            is_same = is_same and all(map(operator.is_, fields, self.fields))
-            if is_same and hasattr(self, "arrays"):
-                memo = Memo(obj)
-                for key, value in self.call.values(self.arrays).items():
-                    memo.keep(key, value)
-                with _making:
-                    if memos.get(self.key) is self:
-                        memos[self.key] = memo
-        finally:
-            self.call.lock.release()
-        return False
-
-
-class FreshCall(Protocol):
-    """Where something that is pending comes from."""
-
-    lock: threading.RLock
-    """Held while it is under way."""
-
-    def values(self, arrays: Any) -> dict[Key, Any]:
-        """What the arrays it brought out are."""
-
-
-def remove_pending(pending: Pending, memos: dict[int, Any] = memos) -> None:
-    if memos.get(pending.key) is pending:
-        del memos[pending.key]
 
 
 def _remove(memo: Memo, memos: dict[int, Any] = memos) -> None:

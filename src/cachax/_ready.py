@@ -14,10 +14,11 @@ from typing import Any
 
 from ._carry import Ask, Carried
 from ._find import Layout, Slot
-from ._memo import Memo, Shelf, memo_of
+from ._memo import Memo, memo_of
 from ._options import Arguments
 from ._pack import Mould
 from ._parts import reading_dicts_of, walk_fields
+from ._shelf import Shelf
 
 Moulds = tuple[tuple[Ask, Mould], ...]
 
