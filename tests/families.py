@@ -1,7 +1,8 @@
 """The same small class, written in every family of classes that cachax serves.
 
 Each has arrays `a` and `b`, and the properties of `Derived`: a chain of two, the same
-chain with jitted bodies, and one that only numpy can compute, with a static result.
+chain with jitted bodies, one that only numpy can compute, with a static result, and a
+cached method.
 """
 
 import dataclasses
@@ -55,6 +56,11 @@ class SlottedDerived:
     def distinct(self: Any) -> int:
         computing("distinct")
         return len(np.unique(np.asarray(array(self.a))))
+
+    @cachax.cached_method
+    def power(self: Any, n: int = 2) -> jax.Array:
+        computing("power")
+        return array(self.a) ** n
 
 
 def energy(a: Any, b: Any) -> Any:

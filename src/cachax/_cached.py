@@ -3,26 +3,16 @@
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
-import jax
-
 from ._body import carrying_body
 from ._compat import is_jitted
-from ._errors import NowhereToStoreError, host_only_note
-from ._levels import at_level_of
-from ._memo import NOT_LENT, Key, Memo, declare, memo_of, memos
+from ._computed import MISSING, Computed
+from ._memo import Memo, Source, declare, memo_of, memos
 from ._recent import Recent
 
 T_co = TypeVar("T_co", covariant=True)
 
-_MISSING: Any = object()
-_NEEDS_NUMBERS = (
-    jax.errors.ConcretizationTypeError,  # TracerBoolConversionError among them
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
 
-
-class cached_property(Key, Generic[T_co]):
+class cached_property(Computed, Source, Generic[T_co]):
     """A drop-in for `functools.cached_property` that is right under JAX.
 
     The body runs once for each object, wherever it is reached first. The value is
@@ -50,6 +40,7 @@ class cached_property(Key, Generic[T_co]):
     def __init__(self, func: Callable[[Any], T_co]) -> None:
         self.func = func
         self.attrname: str | None = None
+        self._name = getattr(func, "__name__", "")
         self.moulds: dict[Any, Any] = Recent()
         self.traced_leaves: dict[Any, list[bool] | None] = Recent()
         self.__doc__ = func.__doc__
@@ -97,31 +88,24 @@ class cached_property(Key, Generic[T_co]):
             raise self._no_dict(instance) from None
 
     def __delete__(self, instance: Any) -> None:
-        laid = getattr(instance, "__dict__", {}).pop(self.attrname, _MISSING)
+        laid = getattr(instance, "__dict__", {}).pop(self.attrname, MISSING)
         memo = memo_of(instance)
-        if laid is _MISSING and memo.get(self, _MISSING) is _MISSING:
+        if laid is MISSING and memo.get(self, MISSING) is MISSING:
             raise AttributeError(self.attrname)
         memo.forget(self)
 
+    # What a user has laid into the instance wins, as it does with functools.
     def read(self, obj: Any) -> Any:
-        # What a user has laid into the instance wins, as it does with functools.
         fields = getattr(obj, "__dict__", None)
         if fields is not None and self.attrname in fields:
             return fields[self.attrname]
-        try:
-            memo = memo_of(obj)
-        except TypeError:
-            if type(obj).__weakrefoffset__ != 0:
-                raise
-            raise NowhereToStoreError(type(obj), self.func.__name__) from None
-        value = memo.values.get(self, _MISSING)
-        return self._compute(obj, memo) if value is _MISSING else value
+        return super().read(obj)
 
     def peek(self, obj: Any, default: Any) -> Any:
         fields = getattr(obj, "__dict__", None)
         if fields is not None and self.attrname in fields:
             return fields[self.attrname]
-        return memo_of(obj).get(self, default)
+        return super().peek(obj, default)
 
     def _compute(self, obj: Any, memo: Memo) -> Any:
         if self.attrname is None:
@@ -129,27 +113,7 @@ class cached_property(Key, Generic[T_co]):
                 "Cannot use cached_property instance without calling "
                 "__set_name__ on it."
             )
-        with memo.one_thread(self):
-            memo = memo_of(obj)  # another thread's body may have led to a new one
-            value = memo.get(self, _MISSING)
-            if value is not _MISSING:
-                return value
-            if memo.lender is not None:
-                value = memo.lender(self)
-                if value is not NOT_LENT:
-                    memo.values[self] = value
-                    return value
-            value = self._evaluate(obj)
-            memo.after_a_body(obj).keep(self, value)
-            return value
-
-    def _evaluate(self, obj: Any) -> T_co:
-        try:
-            return at_level_of(obj, self._body)
-        except _NEEDS_NUMBERS as error:
-            if not getattr(error, "__notes__", ()):  # not said yet, further inside
-                error.add_note(host_only_note(self.of(obj)))
-            raise
+        return super()._compute(obj, memo)
 
     def _no_dict(self, obj: object) -> AttributeError:
         return AttributeError(

@@ -44,6 +44,23 @@ class UnhashableValueError(CachaxError, TypeError):
         )
 
 
+class UnhashableArgumentError(CachaxError, TypeError):
+    """An argument of a cached method that a value cannot be kept under."""
+
+    def __init__(self, owner: str, name: str, argument: object, is_array: bool) -> None:
+        kind = type(argument).__name__
+        super().__init__(
+            f"{owner}: the argument {name!r} is of type {kind!r}. A value is kept for "
+            "each set of arguments, so they must be hashable. "
+            + (
+                "An array is not, and a traced one has no value yet: make it a field "
+                "of the object, or write a plain method that uses cached properties."
+                if is_array
+                else "Give a tuple for a list, a frozenset for a set."
+            )
+        )
+
+
 class LeakedTracerError(CachaxError, ValueError):
     """A value that holds a tracer its object knows nothing of."""
 

@@ -31,8 +31,13 @@ a nanosecond counts."""
 making = threading.Lock()
 
 
+class Source:
+    """What a class has to say that values are kept for its objects: a cached property,
+    a cached method."""
+
+
 class Key(ABC):
-    """What a value is kept under: for now, a cached property.
+    """What a value is kept under: a cached property, or a cached method and arguments.
 
     Two properties of one name (one overriding the other) are two keys.
     """
@@ -264,21 +269,27 @@ _names: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
 
 
 def names_of(cls: type) -> tuple[str, ...]:
-    """The names under which `cls` has keys."""
+    """The names under which `cls` has sources of values."""
     try:
         return _names[cls]
     except KeyError:
         attributes: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             attributes |= vars(base)
-        names = tuple(n for n, a in attributes.items() if isinstance(a, Key))
+        names = tuple(n for n, a in attributes.items() if isinstance(a, Source))
         _names[cls] = names
         return names
 
 
-def keys_of(cls: type) -> dict[str, Key]:
-    """The keys that are attributes of `cls`, by name."""
+def sources_of(cls: type) -> dict[str, Source]:
+    """The sources of values that are attributes of `cls`, by name."""
     return {name: inspect.getattr_static(cls, name) for name in names_of(cls)}
+
+
+def keys_of(cls: type) -> dict[str, Key]:
+    """Those among them that are one key: the cached properties."""
+    sources = sources_of(cls).items()
+    return {name: source for name, source in sources if isinstance(source, Key)}
 
 
 def declare(cls: type, name: str) -> None:

@@ -73,7 +73,7 @@ def pack(
         static += (_HOLE if goes else leaf,)
     if _has_arrays_out_of_sight(value, leaves):
         return None
-    identity = (structure, *map(_identity, static))
+    identity = (structure, *map(identity_of, static))
     if not is_hashable(identity):
         raise UnhashableValueError(owner, _unhashable_part(static))
     layout = layout_of((value,))
@@ -113,25 +113,27 @@ def _as_jax(leaf: Any) -> Any:
         return jnp.asarray(leaf)
 
 
-def _identity(leaf: Any) -> Any:
-    """What tells a static leaf from another: 1, 1.0 and True are equal and are not
+def identity_of(leaf: Any) -> Any:
+    """What tells a static thing from another: 1, 1.0 and True are equal and are not
     the same to a program, nor are 0.0 and -0.0. Two functions are the same if they
     are the same code over the same things, though each object makes its own."""
     cls = type(leaf)
     if isinstance(leaf, float | complex):
         return (cls, repr(leaf))
+    if cls is tuple:
+        return (cls, *map(identity_of, leaf))
     if cls is slice:
-        return (cls, *map(_identity, (leaf.start, leaf.stop, leaf.step)))
+        return (cls, *map(identity_of, (leaf.start, leaf.stop, leaf.step)))
     if cls is functools.partial:
         keywords = sorted(leaf.keywords.items())
         inside = (leaf.func, *leaf.args, *(x for pair in keywords for x in pair))
-        return (cls, *map(_identity, inside))
+        return (cls, *map(identity_of, inside))
     if cls is types.FunctionType:
         return (
             cls,
             leaf.__code__,
             id(leaf.__globals__),
-            *map(_identity, all_parts(leaf)),
+            *map(identity_of, all_parts(leaf)),
         )
     return (cls, leaf)
 

@@ -8,7 +8,8 @@ import jax
 
 from ._errors import LeakedTracerError, UnknownPropertyError
 from ._find import is_pytree
-from ._memo import Key, keys_of, memo_of
+from ._memo import Key, keys_of, memo_of, sources_of
+from ._method import CachedMethod
 
 T = TypeVar("T")
 
@@ -30,29 +31,35 @@ def cached(obj: object) -> dict[str, Any]:
     >>> square.area, cachax.cached(square)
     (9, {'area': 9})
     """
-    found = {n: key.peek(obj, _MISSING) for n, key in keys_of(type(obj)).items()}
+    keys = [*keys_of(type(obj)).values()]
+    for source in sources_of(type(obj)).values():
+        if isinstance(source, CachedMethod):
+            keys += source.keys_kept(obj)
+    found = {key.attrname or "": key.peek(obj, _MISSING) for key in keys}
     return {name: value for name, value in found.items() if value is not _MISSING}
 
 
 def is_cached(obj: object, name: str) -> bool:
     """Whether this value is there, so that reading it computes nothing.
 
-    Inside a `cachax.jit` function, a value that comes with the call is there once it
-    has been read.
+    Of a cached method: whether there is a value for any arguments. Inside a
+    `cachax.jit` function, a value that comes with the call is there once it has been
+    read.
     """
-    return _key(obj, name).peek(obj, _MISSING) is not _MISSING
+    keys = _keys(obj, [name])
+    return any(key.peek(obj, _MISSING) is not _MISSING for key in keys)
 
 
 def warm(obj: T, *names: str) -> T:
     """Compute these properties now, all of them if none is named; returns `obj`."""
-    for key in _keys(obj, names):
+    for key in [_property(obj, name) for name in names or keys_of(type(obj))]:
         key.read(obj)
     return obj
 
 
 def clear(obj: object, *names: str) -> None:
     """Forget these values, all of them if none is named."""
-    for key in _keys(obj, names):
+    for key in _keys(obj, names or sources_of(type(obj))):
         _forget(obj, key)
 
 
@@ -61,7 +68,7 @@ def preset(obj: T, /, **values: Any) -> T:
 
     They are taken on trust: nothing is computed to compare.
     """
-    keys = _keys(obj, values) if values else []
+    keys = [_property(obj, name) for name in values]
     new = _copied(obj)
     for key in keys:
         _forget(new, key)
@@ -80,11 +87,18 @@ def _copied(obj: T) -> T:
 
 
 def _keys(obj: object, names: Iterable[str]) -> list[Key]:
-    """The keys of these names, of all if there are none."""
-    return [_key(obj, name) for name in names or keys_of(type(obj))]
+    """The keys of these names: of a cached method, those that there are values for."""
+    keys: list[Key] = []
+    for name in names:
+        source = sources_of(type(obj)).get(name)
+        if isinstance(source, CachedMethod):
+            keys += source.keys_kept(obj)
+        else:
+            keys.append(_property(obj, name))
+    return keys
 
 
-def _key(obj: object, name: str) -> Key:
+def _property(obj: object, name: str) -> Key:
     keys = keys_of(type(obj))
     if name not in keys:
         raise UnknownPropertyError(type(obj), name, keys)

@@ -21,6 +21,14 @@ class Process:
     def size(self) -> int:
         return len(self.x)
 
+    @cachax.cached_method
+    def moment(self, n: int) -> jax.Array:
+        return self.x**n
+
+    @cachax.cached_method(maxsize=3)
+    def bounded(self, n: int) -> int:
+        return n
+
     @cachax.jit
     def predict(self, query: jax.Array, *, noise: float = 0.0) -> jax.Array:
         return query
@@ -44,6 +52,9 @@ def through_partial(process: Process, k: int) -> Process:
 def check(process: Process) -> None:
     assert_type(process.factor, jax.Array)
     assert_type(process.size, int)
+    assert_type(process.moment(3), jax.Array)
+    assert_type(process.bounded(n=3), int)
+    process.moment("no number")  # type: ignore[arg-type]
     assert_type(Process.size, cachax.cached_property[int])
     assert_type(bare(process, process.x), tuple[jax.Array, int])
     assert_type(with_options(process, 3), Process)

@@ -1,0 +1,182 @@
+"""A method whose value is kept for each object and set of arguments."""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+import jax
+import numpy as np
+
+from ._body import carrying_body
+from ._compat import Tracer, is_jitted
+from ._computed import Computed
+from ._errors import UnhashableArgumentError
+from ._memo import Source, declare, memo_of
+from ._pack import identity_of, is_hashable
+from ._recent import Recent
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_ARRAYS = (jax.Array, Tracer, np.ndarray)
+
+
+@overload
+def cached_method(
+    func: Callable[Concatenate[Any, P], R], /
+) -> "CachedMethod[P, R]": ...
+@overload
+def cached_method(
+    *, maxsize: int | None
+) -> "Callable[[Callable[Concatenate[Any, P], R]], CachedMethod[P, R]]": ...
+def cached_method(func: Any = None, /, *, maxsize: int | None = None) -> Any:
+    """A method that is computed once for each object and set of arguments.
+
+    The arguments must be hashable; `f(2)`, `f(n=2)` and a default of 2 are one and the
+    same. All else is as with `cached_property`. With `maxsize`, no more than so many
+    values are kept for one object, the ones used last.
+
+    >>> import dataclasses, jax, jax.numpy as jnp, cachax
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Sample:
+    ...     x: jax.Array
+    ...
+    ...     @cachax.cached_method
+    ...     def moment(self, n=2):
+    ...         print("computing")
+    ...         return jnp.mean(self.x**n)
+    >>> sample = Sample(jnp.array([1.0, 3.0]))
+    >>> cachax.jit(lambda s: s.moment(2))(sample), sample.moment(n=2), sample.moment()
+    computing
+    (Array(5., dtype=float32), Array(5., dtype=float32), Array(5., dtype=float32))
+    """
+    if func is None:
+        return functools.partial(CachedMethod, maxsize=maxsize)
+    return CachedMethod(func, maxsize)
+
+
+class CachedMethod(Source, Generic[P, R]):
+    """What `cached_method` makes of a method."""
+
+    __wrapped__: Callable[..., R]
+
+    def __init__(
+        self, func: Callable[Concatenate[Any, P], R], maxsize: int | None
+    ) -> None:
+        if maxsize is not None and maxsize < 1:
+            raise ValueError(f"maxsize must be at least 1, not {maxsize}")
+        self.attrname: str | None = None
+        self.maxsize = maxsize
+        self.moulds: dict[Any, Any] = Recent()
+        self._signature = inspect.signature(func)
+        parameters = self._signature.parameters.values()
+        collecting = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
+        self._keywords = collecting[0] if collecting else ""
+        self._keys: dict[Any, MethodKey] = Recent()
+        functools.update_wrapper(self, func, updated=())
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attrname = name
+        declare(owner, name)
+
+    @property
+    def __isabstractmethod__(self) -> bool:
+        return getattr(self.__wrapped__, "__isabstractmethod__", False)
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self, instance: object, owner: type | None = None
+    ) -> Callable[P, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, obj: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        key = self._key(obj, args, kwargs)
+        value: R = key.read(obj)
+        if self.maxsize is not None:
+            self._keep_the_last(obj, key)
+        return value
+
+    def keys_kept(self, obj: Any) -> "list[MethodKey]":
+        """Under which there are values for `obj`."""
+        memo = memo_of(obj)
+        kept = [*memo.values, *memo.folded]
+        return [k for k in kept if isinstance(k, MethodKey) and k.source is self]
+
+    def _key(self, obj: Any, args: Any, kwargs: Any) -> "MethodKey":
+        call = None
+        if not kwargs and _ATOMS.issuperset(map(type, args)):
+            call = (args, *map(type, args))
+            if call in self._keys:
+                return self._keys[call]
+        bound = self._signature.bind(obj, *args, **kwargs)
+        bound.apply_defaults()
+        given = (bound.args[1:], bound.kwargs)
+        collected = bound.arguments.pop(self._keywords, {})
+        _, *named = {**bound.arguments, **collected}.items()
+        for name, argument in named:
+            if not is_hashable(argument) or isinstance(argument, _ARRAYS):
+                owner = f"{type(obj).__qualname__}.{self.attrname}"
+                leaves = jax.tree.leaves(argument)
+                is_array = any(isinstance(x, _ARRAYS) for x in leaves)
+                raise UnhashableArgumentError(owner, name, argument, is_array)
+        identity = frozenset((name, identity_of(value)) for name, value in named)
+        key = self._keys.get(identity)
+        if key is None:
+            key = self._keys[identity] = MethodKey(self, identity, given)
+        if call is not None:
+            self._keys[call] = key
+        return key
+
+    def _keep_the_last(self, obj: Any, key: "MethodKey") -> None:
+        memo = memo_of(obj)
+        if key in memo.values:
+            memo.values[key] = memo.values.pop(key)
+        assert self.maxsize is not None
+        for old in self.keys_kept(obj)[: -self.maxsize or None]:
+            memo.forget(old)
+
+
+_ATOMS = {int, bool, str, bytes, type(None)}
+"""Types of which things are the same if they are equal."""
+
+
+class MethodKey(Computed):
+    """A cached method, and the arguments it is called with."""
+
+    def __init__(
+        self,
+        source: CachedMethod[..., Any],
+        identity: Any,
+        given: tuple[tuple[Any, ...], dict[str, Any]],
+    ) -> None:
+        args, kwargs = given
+        self.source = source
+        self._name = getattr(source, "__name__", "")
+        self.moulds = source.moulds
+        self.traced_leaves = {}
+        self._identity = identity
+        self._hash = hash((id(source), identity))
+        words = [*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())]
+        self.attrname = f"{source.attrname}({', '.join(words)})"
+        func = source.__wrapped__
+
+        def body(obj: Any) -> Any:
+            return func(obj, *args, **kwargs)
+
+        self._body = carrying_body(body) if is_jitted(func) else body
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, MethodKey)
+            and self.source is other.source
+            and self._identity == other._identity
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
