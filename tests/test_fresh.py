@@ -92,6 +92,7 @@ def test_reading_asks_for_what_is_pending() -> None:
 def test_other_arguments_and_results() -> None:
     fun = used_to_new_ones(cachax.jit(lambda p, y=1.0: {"sum": p.double + y}))
     for y in (2.0, jnp.arange(3.0)):
+        assert jnp.all(fun(point(), y)["sum"] == 2 + y)  # traced for such arguments
         p = point(3.0)
         assert jnp.all(fun(p, y)["sum"] == 6 + y)
         assert is_pending(p)
@@ -216,6 +217,128 @@ def test_new_static_objects_are_none_of_it() -> None:
     fun = cachax.jit(lambda setting, p: p.double * setting.by, static_argnums=0)
     for i in range(3 * ENOUGH):
         assert fun(Setting(i % 3), point(i)) == 2 * i * (i % 3)
+
+
+def test_an_object_that_a_trace_closes_over_keeps_its_value() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p, y=1.0: p.double * y))
+    p = point(3.0)
+    with jax.checking_leaks(), computations() as counts:
+        outer = jax.jit(lambda y: fun(p, y))
+        assert [int(outer(jnp.float32(2))) for _ in range(3)] == [12, 12, 12]
+        assert int(p.double) == 6
+    assert counts == {"double": 1}
+
+
+def test_a_traced_object_is_as_before() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+
+    @jax.jit
+    def outer(x: Any) -> Any:
+        p = Point(x)
+        total, _ = jax.lax.scan(lambda t, _: (t + fun(p), None), 0.0, length=3)
+        return total + p.double
+
+    assert int(outer(jnp.float32(1))) == 8
+
+
+def test_a_function_that_holds_its_objects_lets_them_go() -> None:
+    def used() -> list[Any]:
+        points = [point(i) for i in range(3 * ENOUGH)]
+        fun = cachax.jit(lambda p: p.double + points[0].x)
+        for p in points:
+            fun(p)
+        return [weakref.ref(p) for p in points]
+
+    refs = used()
+    gc.collect()
+    assert [ref for ref in refs if ref() is not None] == []
+
+
+def test_other_kinds_of_numbers_are_computed_as_they_are() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    large = Point(np.array([10**10]))
+    fun(large)
+    assert large.double.tolist() == [2 * 10**10]
+    for x in (0.1, np.float64(0.1)):
+        p = Point(x)
+        fun(p)
+        assert type(p.double) is type(2 * x)
+
+
+def test_fields_in_slots_are_seen() -> None:
+    class Mixin:
+        pass
+
+    @jax.tree_util.register_pytree_node_class
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class Listed(Mixin):
+        x: list[Any]
+
+        @cachax.cached_property
+        def first(self) -> Any:
+            return 2 * self.x[0]
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> Any:
+            return cls(*children)
+
+    fun = cachax.jit(lambda p: p.first)
+    for _ in range(2 * ENOUGH):
+        p = Listed([jnp.float32(1)])
+        fun(p)
+    p.x[0] = jnp.float32(5)
+    assert (p.first, fun(p)) == (10, 10)
+
+
+def test_an_error_at_run_time_does_not_run_it_again() -> None:
+    log: list[float] = []
+
+    def check(x: Any) -> Any:
+        if x < 0:
+            raise ValueError("negative")
+        return x
+
+    @cachax.jit
+    def fun(p: Point) -> Any:
+        jax.experimental.io_callback(log.append, None, p.double, ordered=True)
+        return jax.pure_callback(check, p.x, p.double)
+
+    used_to_new_ones(fun)
+    fun(point())
+    log.clear()
+    with pytest.raises(Exception, match="negative"):
+        jax.block_until_ready(fun(point(-1.0)))
+    jax.effects_barrier()
+    assert len(log) == 1
+
+
+def test_a_long_trace_makes_nobody_compute_again() -> None:
+    tracing, go_on = threading.Event(), threading.Event()
+    go_on.set()
+
+    def function(p: Point) -> Any:
+        tracing.set()
+        assert go_on.wait(60)
+        return p.double
+
+    fun = cachax.jit(function)
+    for _ in range(ENOUGH - 1):
+        fun(point())
+    p = point(3.0)
+    tracing.clear()
+    go_on.clear()
+    with computations() as counts:
+        calling = threading.Thread(target=lambda: fun(p))
+        calling.start()
+        assert tracing.wait(60)
+        assert int(p.double) == 6
+        go_on.set()
+        calling.join()
+        assert int(fun(p)) == 6
+    assert counts == {"double": 1}
 
 
 def test_a_class_that_is_not_frozen_is_served_as_before() -> None:

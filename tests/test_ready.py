@@ -337,3 +337,79 @@ def test_many_objects_are_checked_together() -> None:
     assert fun(loose) == 380
     loose[3] = Loose(jnp.float32(13))
     assert fun(loose) == 400
+
+
+def test_a_field_that_gets_another_name_is_seen() -> None:
+    class Pair(flax.struct.PyTreeNode, frozen=False):
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def difference(self) -> Any:
+            return self.x - self.y
+
+    pairs = [Pair(jnp.float32(i), jnp.float32(1)) for i in (3, 5)]
+    fun = cachax.jit(lambda pairs: pairs[0].difference - pairs[1].difference)
+    warmed(fun, pairs)
+    assert fun(pairs) == -2
+    for pair in pairs:
+        x, y = pair.x, pair.y
+        del pair.x, pair.y
+        pair.y, pair.x = x, y
+    assert fun(pairs) == 2
+
+
+def test_no_code_of_the_users_runs_to_compare_structures() -> None:
+    class Unprintable(Point):
+        def __repr__(self) -> str:
+            raise RuntimeError("not to be printed")
+
+    fun = cachax.jit(lambda ps: sum(p.double for p in ps))
+    p = Unprintable(jnp.float32(1))
+    for length in (1, 1, 1, 2, 2, 2, 3, 1, 2) * 3:
+        assert fun([p] * length) == 2 * length
+
+
+def test_structures_that_change_all_the_time_are_given_up_on() -> None:
+    fun = cachax.jit(lambda ps: sum(p.double for p in ps))
+    p = point()
+    lists = [[p] * n for n in range(1, 20)]
+    for _ in range(4):
+        for each in lists:
+            assert fun(each) == 2 * len(each)
+    assert not any(fun._plans.values())
+
+
+def test_a_kind_of_call_that_is_always_guessed_wrong_is_given_up_on() -> None:
+    def fun(a: Point, b: Any) -> Any:
+        return a.double + (b.double if isinstance(b, Point) else b)
+
+    jitted = cachax.jit(fun)
+    a, b, y = point(1.0), point(2.0), jnp.float32(5)
+    guesses = []
+    for _ in range(40):
+        assert (jitted(a, y), jitted(a, b)) == (7, 6)
+        guesses.append(sum(jitted._wrong_guesses.values()))
+    assert guesses[-1] == guesses[len(guesses) // 2] <= 2
+
+
+def test_a_users_error_is_shown_alone() -> None:
+    fun = cachax.jit(lambda p, y: p.double + y @ jnp.ones(2))
+    p = point()
+    warmed(fun, p, jnp.ones(2))
+    with pytest.raises(TypeError) as raised:
+        fun(p, jnp.ones(3))
+    seen: BaseException | None = raised.value
+    while seen is not None:
+        assert "cachax" not in type(seen).__module__
+        seen = seen.__context__
+
+
+def test_one_sharding_for_any_number_of_arguments() -> None:
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("d",))
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    fun = cachax.jit(lambda p, y=1.0: p.double * y, in_shardings=everywhere)
+    p = point()
+    for _ in range(4):
+        assert fun(p) == 2
+        assert fun(p, jnp.float32(3)) == 6

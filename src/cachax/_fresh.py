@@ -14,11 +14,12 @@ from typing import Any
 
 import jax
 
+from ._compat import CONCRETE, current_trace
 from ._find import Slot, layout_of
 from ._memo import Key, Memo, making, memo_of, memos
 from ._options import Arguments
 from ._pack import pack
-from ._parts import instance_dict, is_frozen, plain_leaves
+from ._parts import dict_fields, instance_dict, is_frozen, parts_of, plain_leaves
 from ._ready import Moulds
 
 FIRST = Slot("[0][0]")
@@ -31,6 +32,27 @@ _table: dict[int, Any] = memos
 """The same one. What is pending is there in place of a memo."""
 
 
+class Inside:
+    """What a program computes inside for an object that is new to it.
+
+    Without the program: what is pending holds this, and a program may close over the
+    object, which would then never be let go.
+    """
+
+    def __init__(self, moulds: Moulds) -> None:
+        self.moulds = moulds
+        self.lock = threading.RLock()
+        """Held while a call is under way, in which nothing is traced: whoever waits for
+        it waits for JAX alone."""
+
+    def values(self, arrays: Any) -> dict[Key, Any]:
+        remaining = iter(arrays)
+        return {
+            key: mould.fill([next(remaining) for _ in range(mould.holes)])
+            for (_, key), mould in self.moulds
+        }
+
+
 class Pending(weakref.ref[Any]):
     """What came out of a call for an object that was new to it: kept as it is until
     somebody asks. Most such objects are gone by then.
@@ -39,38 +61,37 @@ class Pending(weakref.ref[Any]):
     it is all right to hold them, as the object does.
     """
 
-    __slots__ = ("arrays", "call", "fields", "key")
+    __slots__ = ("arrays", "fields", "inside", "key")
 
     key: int
     fields: tuple[Any, ...]
-    call: "Fresh"
+    inside: Inside
     arrays: Any
     """Not there while the call is under way."""
 
     def holds(self, obj: Any) -> bool:
         """Never. But if the object is as it was, it has a memo now."""
-        # Not for ever: the call may be traced, and want what this thread is computing.
-        if not self.call.lock.acquire(timeout=1):
-            return False
-        try:
+        with self.inside.lock:
             fields = instance_dict(obj, "__dict__").values()
             is_same = len(fields) == len(self.fields)
             is_same = is_same and all(map(operator.is_, fields, self.fields))
             if is_same and hasattr(self, "arrays"):
                 memo = Memo(obj)
-                for key, value in self.call.values(self.arrays).items():
+                for key, value in self.inside.values(self.arrays).items():
                     memo.keep(key, value)
                 with making:
                     if _table.get(self.key) is self:
                         _table[self.key] = memo
-        finally:
-            self.call.lock.release()
         return False
 
 
 def _remove(pending: Pending, table: dict[int, Any] = _table) -> None:
     if table.get(pending.key) is pending:
         del table[pending.key]
+
+
+class _Untraced(BaseException):
+    """Ends a trace that was not asked for."""
 
 
 class _NotAsExpectedError(Exception):
@@ -88,22 +109,31 @@ class Fresh:
         first: Any,
         moulds: Moulds,
     ) -> None:
-        self._moulds = moulds
-        self._program: Any = jax.jit(_inside(fun, static, moulds), **options)
-        self._fields = len(instance_dict(first, "__dict__"))
-        self.lock = threading.RLock()
-        self.failures = 0
+        self._inside = Inside(moulds)
+        self._may_trace = _MayTrace()
+        traced = _bringing_out(fun, static, moulds, self._may_trace)
+        self._program: Any = jax.jit(traced, **options)
+        self._types = (*map(type, instance_dict(first, "__dict__").values()),)
+        self._failures = 0
+
+    @property
+    def has_failed(self) -> bool:
+        return self._failures > ENOUGH
 
     def call(self, first: Any, rest: tuple[Any, ...]) -> Any:
-        """The result; `NOT_FRESH` if the object is not new, or it did not work."""
-        if not self.lock.acquire(blocking=False):  # no thread waits for a trace
+        """The result; `NOT_FRESH` if the object is not new, or if the program would
+        have to be traced first."""
+        if current_trace() is not CONCRETE:  # what comes out may not live long enough
+            return NOT_FRESH
+        lock = self._inside.lock
+        if not lock.acquire(blocking=False):
             return NOT_FRESH
         try:
             pending = Pending(first, _remove)
             key = pending.key = id(first)
             fields = pending.fields = (*instance_dict(first, "__dict__").values(),)
-            pending.call = self
-            if len(fields) != self._fields:  # a value was laid in by hand
+            pending.inside = self._inside
+            if (*map(type, fields),) != self._types:  # laid in by hand; other numbers
                 return NOT_FRESH
             if _table.setdefault(key, pending) is not pending:
                 return NOT_FRESH
@@ -112,29 +142,42 @@ class Fresh:
                     out, pending.arrays = self._program(first, *rest)
                 else:
                     out, pending.arrays = self._program(first)
-            except BaseException as error:
-                _remove(pending)
-                if not isinstance(error, Exception):
-                    raise
-                self.failures += 1  # if it is the user's, the other way will say so
+                if self._failures:
+                    self._failures = 0
+                return out
+            except _Untraced:
+                self._failures += 1
                 return NOT_FRESH
+            finally:
+                if not hasattr(pending, "arrays"):
+                    _remove(pending)
         finally:
-            self.lock.release()
-        return out
+            lock.release()
 
-    def values(self, arrays: Any) -> dict[Key, Any]:
-        remaining = iter(arrays)
-        return {
-            key: mould.fill([next(remaining) for _ in range(mould.holes)])
-            for (_, key), mould in self._moulds
-        }
+    def trace(self, args: tuple[Any, ...]) -> None:
+        """Have the program traced for arguments like these.
+
+        Apart from any call: a trace runs the user's code, which may take long, want
+        what other threads compute, and fail.
+        """
+        self._may_trace.now = True
+        try:
+            self._program.trace(*args)
+        except Exception:  # it needs real numbers, or asks for other values
+            self._failures += 1 + ENOUGH
+        finally:
+            self._may_trace.now = False
+
+
+class _MayTrace(threading.local):
+    now = False
 
 
 def what_comes_inside(first: Any, asked: Moulds) -> Moulds | None:
     """All that was computed for a new object, if it would have come out of a trace just
     the same: arrays of JAX, of an object that has nothing but arrays itself."""
     cls = type(first)
-    if not (is_frozen(cls) and cls.__dictoffset__ and _is_flat(first)):
+    if not is_frozen(cls) or parts_of(cls) is not dict_fields or not _is_flat(first):
         return None
     if not all(slot == FIRST for (slot, _), _ in asked):
         return None
@@ -157,11 +200,13 @@ def _is_flat(obj: Any) -> bool:
     return plain_leaves.issuperset(map(type, fields))
 
 
-def _inside(
-    fun: Callable[..., Any], static: Arguments, moulds: Moulds
+def _bringing_out(
+    fun: Callable[..., Any], static: Arguments, moulds: Moulds, may_trace: _MayTrace
 ) -> Callable[..., Any]:
     @functools.wraps(fun)
-    def inside(*args: Any, **kwargs: Any) -> Any:
+    def bringing_out(*args: Any, **kwargs: Any) -> Any:
+        if not may_trace.now:
+            raise _Untraced
         out = fun(*args, **kwargs)
         tree, _ = static.take_out(args, kwargs)
         layout = layout_of(tree)
@@ -183,4 +228,4 @@ def _inside(
             arrays += packed[0]
         return out, arrays
 
-    return inside
+    return bringing_out

@@ -99,12 +99,13 @@ class Jitted(Generic[P, R]):
         self._options = options
         self._static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
+        self._may_guess = not self._donates and not self._shards_by_number()
         self._programs: dict[Any, Any] = Recent()
         self._habits: dict[Any, Habit] = Recent()
         self._returned: dict[PyTreeDef, Layout | None] = Recent()
         self._plans: dict[Any, list[Plan]] = Recent()
-        self._wrong_guesses = 0
-        self._new: dict[type, int] = Recent()
+        self._wrong_guesses: dict[Any, int] = Recent()
+        self._met: dict[type, int] = Recent()
         self._fresh: dict[type, Fresh] = Recent()
         self._borrower = object()
         functools.update_wrapper(self, fun, updated=())
@@ -119,6 +120,7 @@ class Jitted(Generic[P, R]):
             # A warm call with an object that has all that is asked for, or with none,
             # ends in here. Every line counts: all of JAX takes 5 µs. So do arguments
             # that are packed and unpacked, which most calls have not so many of.
+            guessed = False
             if not rest and not kwargs:
                 if type(first) not in plain_leaves:
                     ready = self._shelf.get(id(first))
@@ -130,24 +132,23 @@ class Jitted(Generic[P, R]):
                                     out = program(values, first)
                                 else:
                                     out = program(values, first, second)
+                                return (
+                                    out if type(out) is not Brought else self._take(out)
+                                )
                             except Unprepared:
-                                rest = () if second is _NOTHING else (second,)
-                                return self._call_by_plan((first, *rest), {}, True)
-                            return out if type(out) is not Brought else self._take(out)
+                                guessed = True
                     fresh = self._fresh.get(type(first))
                     if fresh is not None:
                         out = fresh.call(first, () if second is _NOTHING else (second,))
                         if out is not NOT_FRESH:
                             return out if type(out) is not Brought else self._take(out)
-                        if fresh.failures > ENOUGH:
-                            del self._fresh[type(first)]
                 elif second is _NOTHING:
                     return self._plain(first)
                 elif type(second) in plain_leaves:
                     return self._plain(first, second)
                 if first is not _NOTHING:
                     rest = () if second is _NOTHING else (second,)
-                    return self._call_by_plan((first, *rest), kwargs)
+                    return self._call_by_plan((first, *rest), kwargs, guessed)
             if second is not _NOTHING:
                 return self._call((first, second, *rest), kwargs)
             return self._call(() if first is _NOTHING else (first,), kwargs)
@@ -195,7 +196,8 @@ class Jitted(Generic[P, R]):
             self._habits,
             self._returned,
             self._plans,
-            self._new,
+            self._met,
+            self._wrong_guesses,
             self._fresh,
             self._shelf,
         ):
@@ -203,18 +205,18 @@ class Jitted(Generic[P, R]):
 
     def _call(self, args: Any, kwargs: Any) -> R:
         """The same, for any number of arguments and keywords."""
+        guessed = False
         ready = self._shelf.get(id(args[0])) if args else None
         if ready is not None and ready[0](args[0]):
-            _, values, _, program = ready
             try:
-                return self._take(program(values, *args, **kwargs))
+                return self._take(ready[3](ready[1], *args, **kwargs))
             except Unprepared:
-                return self._call_by_plan(args, kwargs, guessed=True)
+                guessed = True
         if plain_leaves.issuperset(map(type, (*args, *kwargs.values()))):
             return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
-        return self._call_by_plan(args, kwargs)
+        return self._call_by_plan(args, kwargs, guessed)
 
-    def _call_by_plan(self, args: Any, kwargs: Any, guessed: bool = False) -> R:
+    def _call_by_plan(self, args: Any, kwargs: Any, guessed: bool) -> R:
         """With several objects, or with objects inside other things; or with none, but
         other things that may have some inside."""
         kind: Any = (*map(type, args),)
@@ -224,10 +226,24 @@ class Jitted(Generic[P, R]):
             values = plan.values(args, kwargs)
             if values is not None:
                 try:
-                    return self._take(plan.program(values, *args, **kwargs))
+                    result = plan.program(values, *args, **kwargs)
                 except Unprepared:
                     guessed = True
+                    continue
+                if guessed:
+                    self._doubt(kind)
+                return self._take(result)
+            if plan.misfits > _PATIENCE:
+                self._doubt(kind)
         return self._call_taking_apart(kind, args, kwargs, guessed)
+
+    def _doubt(self, kind: Any) -> None:
+        """A guess was wrong. To try a program that is not for a call costs more than to
+        take the call apart, so it must not be done again and again."""
+        self._wrong_guesses[kind] = self._wrong_guesses.get(kind, 0) + 1
+        self._shelf.clear()
+        if self._wrong_guesses[kind] >= _PATIENCE:
+            self._plans.pop(kind, None)
 
     def _call_taking_apart(self, kind: Any, args: Any, kwargs: Any, guessed: bool) -> R:
         """With values that are not at hand: to be found, or computed, or asked for by
@@ -251,32 +267,34 @@ class Jitted(Generic[P, R]):
             return program(as_argument(carried), *args, **kwargs)
 
         lent = call_lending(habit, tree, leaves, program, self._borrower)
-        if guessed and not lent.was_traced:
-            # There was a program for this call, and another one was tried.
-            self._wrong_guesses += 1
-            self._shelf.clear()
-            self._plans.clear()
-        if lent.was_warm and not self._donates and self._wrong_guesses < _PATIENCE:
+        if guessed and not lent.was_traced:  # there was a program, and not that one
+            self._doubt(kind)
+        if lent.was_warm and self._may_guess and not self._is_doubtful(kind):
             self._expect(kind, args, tree, habit.layout, lent.moulds)
         elif is_new and lent.moulds and 0 not in self._static.among(len(args)):
-            self._meet(args[0], lent.moulds)
+            self._meet(args, lent.moulds)
         return self._take(lent.result)
 
-    def _meet(self, first: Any, moulds: Moulds) -> None:
+    def _is_doubtful(self, kind: Any) -> bool:
+        return self._wrong_guesses.get(kind, 0) >= _PATIENCE
+
+    def _meet(self, args: Any, moulds: Moulds) -> None:
         """A new object, for which `moulds` had to be computed."""
-        cls = type(first)
-        self._new[cls] = self._new.get(cls, 0) + 1
-        is_barred = _BARRED_FROM_FRESH & self._options.keys()
-        if self._new[cls] == ENOUGH and not is_barred:
+        first = args[0]
+        fresh = self._fresh.get(type(first))
+        if fresh is not None:  # and could not be used: not traced for such arguments
+            fresh.trace(args)
+            if fresh.has_failed:
+                self._fresh.pop(type(first), None)
+            return
+        met = self._met[type(first)] = self._met.get(type(first), 0) + 1
+        if met == ENOUGH and not _BARRED_FROM_FRESH & self._options.keys():
             inside = what_comes_inside(first, moulds)
             if inside is not None:
-                self._fresh[cls] = Fresh(
-                    _bringing(self.__wrapped__),
-                    self._static,
-                    self._options,
-                    first,
-                    inside,
-                )
+                bringing = _bringing(self.__wrapped__)
+                fresh = Fresh(bringing, self._static, self._options, first, inside)
+                fresh.trace(args)
+                self._fresh[type(first)] = fresh
 
     def _expect(
         self,
@@ -289,7 +307,8 @@ class Jitted(Generic[P, R]):
         """Have the values of a call at hand for the next one like it."""
         program = self._program(moulds, len(tree[0]))
         owners = {} if layout is None else layout.by_slot(tree)
-        if self._all_is_in_the_first(args, moulds):
+        is_sure = not self._wrong_guesses  # of what is asked, whatever comes with it
+        if is_sure and self._all_is_in_the_first(args, moulds):
             put_on_shelf(self._shelf, args[0], moulds, owners, one_or_all, program)
             return
         plans = self._plans.setdefault(kind, [])
@@ -319,8 +338,7 @@ class Jitted(Generic[P, R]):
         Their number does not matter, but that a single sharding given for all must be
         written out for each, now that one more goes before them.
         """
-        given = self._options.get("in_shardings", UNSPECIFIED)
-        if given is UNSPECIFIED or isinstance(given, tuple | list):
+        if not self._shards_by_number():
             arguments = -1
         program = self._programs.get((moulds, arguments))
         if program is None:
@@ -330,6 +348,10 @@ class Jitted(Generic[P, R]):
             )
             program = self._programs[moulds, arguments] = jax.jit(carrying, **options)
         return program
+
+    def _shards_by_number(self) -> bool:
+        given = self._options.get("in_shardings", UNSPECIFIED)
+        return given is not UNSPECIFIED and not isinstance(given, tuple | list)
 
     def _take(self, result: Any) -> R:
         """What the function returned, with the values that came along laid on it."""

@@ -17,7 +17,7 @@ from ._find import Layout, Slot
 from ._memo import Memo, memo_of
 from ._options import Arguments
 from ._pack import Mould
-from ._parts import reading_dicts_of, walk_fields
+from ._parts import is_frozen, reading_dicts_of, walk_fields
 from ._shelf import Shelf
 
 Moulds = tuple[tuple[Ask, Mould], ...]
@@ -62,6 +62,8 @@ class Plan:
         self._static = static
         self.moulds = moulds
         self.program = program
+        self.misfits = 0
+        """Calls that looked like it and had another structure."""
         self._shelf = Shelf()
         self._asked = by_root(moulds)
         self._places: list[tuple[int, str]] = []
@@ -70,6 +72,7 @@ class Plan:
             self._places = [(places[root], root) for root in self._asked]
         self._pick = _picking([place for place, _ in self._places])
         self._read = reading_dicts_of(object)
+        self._with_names = True
 
     def put_on_shelf(self, owners: dict[Slot, Any]) -> None:
         """Have the values of these objects at hand."""
@@ -85,14 +88,15 @@ class Plan:
         tree, _ = self._static.take_out(args, kwargs)
         try:
             leaves = self.layout.prefix.flatten_up_to(tree)
-        except ValueError:
+        except Exception:  # its message has the arguments in it: slow, and may fail
+            self.misfits += 1
             return None
         objects = self._pick(leaves)
         together = self._shelf.together
-        if together is not None and together[0] == _ids_of(objects, self._read):
+        if together is not None and together[0] == self._ids_of(objects):
             return together[1]
         found: list[Any] = []
-        all_flat = True
+        all_flat = all_frozen = True
         for obj, (_, root) in zip(objects, self._places, strict=True):
             ready = self._shelf.get(id(obj))
             if ready is None:
@@ -102,25 +106,27 @@ class Plan:
                 return None
             found += values
             all_flat &= is_flat
+            all_frozen &= is_frozen(type(obj))
         if all_flat:
             (self._read, *others) = {reading_dicts_of(type(obj)) for obj in objects}
             if not others:
-                ids = _ids_of(objects, self._read)
-                self._shelf.together = (ids, one_or_all(found))
+                self._with_names = not all_frozen  # else they cannot be changed
+                self._shelf.together = (self._ids_of(objects), one_or_all(found))
         return one_or_all(found)
+
+    def _ids_of(self, objects: Sequence[Any]) -> list[Any]:
+        """Of many objects and their fields, all in C: for a flat object, that is all
+        there is to see."""
+        dicts = [*map(self._read, objects)]
+        fields = chain.from_iterable(map(dict.values, dicts))
+        names = chain.from_iterable(dicts) if self._with_names else ()
+        return [*map(id, objects), *map(id, fields), *names]
 
 
 def _picking(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
     if len(places) > 1:
         return operator.itemgetter(*places)
     return lambda leaves: [leaves[place] for place in places]
-
-
-def _ids_of(objects: Sequence[Any], read: Callable[[Any], dict[str, Any]]) -> list[int]:
-    """Of many objects and their fields, all in C: for a flat object, that is all there
-    is to see (but for a field that gets another name)."""
-    fields = map(dict.values, map(read, objects))
-    return [*map(id, objects), *map(id, chain.from_iterable(fields))]
 
 
 def put_on_shelf(
