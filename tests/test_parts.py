@@ -3,6 +3,8 @@
 import functools
 import logging
 import types
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 from flax import nnx, struct
 
-from cachax._parts import is_frozen, walk, walk_fields
+from cachax._parts import _items, is_frozen, walk, walk_fields
 
 
 class Needle:
@@ -155,3 +157,17 @@ def test_nothing_is_inside_an_array_or_a_tracer() -> None:
         return x * x
 
     jax.grad(jax.jit(jax.grad(fun)))(3.0)
+
+
+def test_a_container_that_another_thread_changes_is_looked_at_again() -> None:
+    changing, seen = deque([1]), []
+
+    def iterate(x: Any) -> Iterator[Any]:
+        iterator = iter(x)
+        if not seen:
+            x.append(2)  # as if it happened between one step and the next
+        seen.append(len(x))
+        return iterator
+
+    assert _items(iterate, changing) == [1, 2]
+    assert seen == [2, 2]

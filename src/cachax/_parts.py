@@ -5,6 +5,7 @@ object, be slow, or read a cached property itself, and a class need not be a pyt
 to hold arrays. Fields are read straight from the instance.
 """
 
+import contextlib
 import functools
 import gc
 import logging
@@ -149,7 +150,9 @@ def _find_parts(cls: type) -> Parts | None:
 
 def _items(iterate: Callable[[Any], Iterator[Any]], x: Any) -> list[Any]:
     """By the base class's own iterator: a subclass's is the user's code."""
-    return [*iterate(x)]
+    while True:
+        with contextlib.suppress(RuntimeError):  # another thread has just changed it
+            return [*iterate(x)]
 
 
 def _is_sealed(cls: type) -> bool:
