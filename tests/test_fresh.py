@@ -1,6 +1,7 @@
 """Objects that are new at every call: computed inside, brought out, once."""
 
 import dataclasses
+import functools
 import gc
 import threading
 import weakref
@@ -339,6 +340,41 @@ def test_a_long_trace_makes_nobody_compute_again() -> None:
         calling.join()
         assert int(fun(p)) == 6
     assert counts == {"double": 1}
+
+
+def test_however_an_object_is_held_its_value_is_kept() -> None:
+    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    fun(point())
+    held = [point(3.0), point(4.0)]
+    box = {"p": point(5.0)}
+    named = point(6.0)
+    calls: list[Any] = [
+        lambda: fun(held[0]),
+        lambda: fun(*held[1:]),
+        lambda: fun(box["p"]),
+        lambda: functools.partial(fun, named)(),
+        lambda: [fun(p) for p in held],
+    ]
+    with computations() as counts:
+        for call in calls:
+            call()
+        values = [int(p.double) for p in (*held, box["p"], named)]
+    assert values == [6, 8, 10, 12]
+    assert counts == {"double": 4}
+
+
+def test_a_method() -> None:
+    class Own(Point):
+        @cachax.jit
+        def use(self) -> Any:
+            return self.double
+
+    with computations() as counts:
+        for i in range(3 * ENOUGH):
+            assert Own(jnp.float32(i)).use() == 2 * i
+        own = Own(jnp.float32(5))
+        assert int(own.use()) == int(own.use()) == int(own.double) == 10
+    assert counts == {"double": 3 * ENOUGH + 1}
 
 
 def test_a_class_that_is_not_frozen_is_served_as_before() -> None:
