@@ -14,7 +14,9 @@ from typing import Any
 import jax
 
 from ._compat import Tracer, at_trace, current_trace
+from ._errors import LiftError
 from ._find import Slot
+from ._levels import traces_in
 from ._memo import NOT_LENT, Key, Lender, Memo, memo_of
 from ._pack import Mould, is_number, pack
 from ._snapshot import Snapshot, may_change
@@ -155,6 +157,20 @@ class Loan:
             moulds.append((ask, mould))
             self._owners |= _slots_in(ask, mould, value)
 
+    def check_the_same(
+        self, copies: dict[Slot, Any], carried: Carried, transform: object
+    ) -> None:
+        """Whether a transform gives the function the objects of the caller, with other
+        tracers for their leaves and nothing else."""
+        traces = traces_in(carried.arrays)
+        for slot, copy in copies.items():
+            if _shapes_in(copy) != _shapes_in(self._owners[slot]):
+                raise LiftError(transform, "the function gets arrays of other shapes.")
+            if carried.moulds and not traces_in(copy) <= traces:
+                raise LiftError(
+                    transform, "it differentiates the function by its arguments."
+                )
+
     def lay(self, copies: dict[Slot, Any], carried: Carried) -> None:
         """Make the traced `copies` come here for the values they have not got."""
         self.traced = True
@@ -276,6 +292,10 @@ def _traced_leaves(key: Key, obj: Any) -> list[bool] | None:
     with contextlib.suppress(Exception):  # it needs real numbers
         jax.eval_shape(probe, obj)
     return found
+
+
+def _shapes_in(obj: Any) -> list[Any]:
+    return [getattr(leaf, "shape", None) for leaf in jax.tree.leaves(obj)]
 
 
 def _slots_in(ask: Ask, mould: Mould, value: Any) -> dict[Slot, Any]:

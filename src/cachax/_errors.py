@@ -61,6 +61,20 @@ class UnhashableArgumentError(CachaxError, TypeError):
         )
 
 
+class LiftError(CachaxError, TypeError):
+    """A transform that values cannot be carried through."""
+
+    def __init__(self, transform: object, reason: str) -> None:
+        name = getattr(transform, "__name__", None) or repr(transform)
+        super().__init__(
+            f"cachax.lift({name}): {reason} Only a transform that runs the function "
+            "once, on the same values, can be lifted: `jax.jit`, `equinox.filter_jit`, "
+            "`jax.checkpoint`, a decorator of your own around one of them. Apply "
+            f"{name} by itself: a cached property is right under it, and is computed "
+            "for what the function gets there."
+        )
+
+
 class LeakedTracerError(CachaxError, ValueError):
     """A value that holds a tracer its object knows nothing of."""
 

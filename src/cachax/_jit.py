@@ -93,13 +93,24 @@ class Jitted(Generic[P, R]):
     __wrapped__: Callable[P, R]
     __qualname__: str
 
-    def __init__(self, fun: Callable[P, R], options: dict[str, Any]) -> None:
-        self._plain: Any = jax.jit(fun, **options)  # at once: it checks the options
+    def __init__(
+        self,
+        fun: Callable[P, R],
+        options: dict[str, Any],
+        transform: Callable[..., Any] = jax.jit,
+    ) -> None:
+        self._plain: Any = transform(fun, **options)  # at once: it checks the options
+        self._transform = transform
         self._shelf = Shelf()  # for calls in which one argument has all that is needed
         self._options = options
         self._static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
-        self._may_guess = not self._donates and not self._shards_by_number()
+        # Without programs of its own, it runs the function at every call, which must
+        # then have something lent to it.
+        keeps_programs = hasattr(self._plain, "lower")
+        self._may_guess = (
+            keeps_programs and not self._donates and not self._shards_by_number()
+        )
         self._programs: dict[Any, Any] = Recent()
         self._habits: dict[Any, Habit] = Recent()
         self._returned: dict[PyTreeDef, Layout | None] = Recent()
@@ -188,8 +199,7 @@ class Jitted(Generic[P, R]):
 
     def clear_cache(self) -> None:
         """Forget all traces and compiled programs."""
-        self._plain.clear_cache()
-        for program in self._programs.values():
+        for program in (self._plain, *self._programs.values()):
             program.clear_cache()
         for table in (
             self._programs,
@@ -288,7 +298,8 @@ class Jitted(Generic[P, R]):
                 self._fresh.pop(type(first), None)
             return
         met = self._met[type(first)] = self._met.get(type(first), 0) + 1
-        if met == ENOUGH and not _BARRED_FROM_FRESH & self._options.keys():
+        is_barred = _BARRED_FROM_FRESH & self._options.keys()
+        if met == ENOUGH and not is_barred and self._transform is jax.jit:
             inside = what_comes_inside(first, moulds)
             if inside is not None:
                 bringing = _bringing(self.__wrapped__)
@@ -344,9 +355,15 @@ class Jitted(Generic[P, R]):
         if program is None:
             options = one_further(self._options, arguments)
             carrying = _carrying(
-                self.__wrapped__, self._borrower, self._static, moulds, options
+                self.__wrapped__,
+                self._borrower,
+                self._static,
+                moulds,
+                options,
+                self._transform,
             )
-            program = self._programs[moulds, arguments] = jax.jit(carrying, **options)
+            program = self._transform(carrying, **options)
+            self._programs[moulds, arguments] = program
         return program
 
     def _shards_by_number(self) -> bool:
@@ -383,6 +400,7 @@ def _carrying(
     static: Arguments,
     moulds: Moulds,
     options: dict[str, Any],
+    transform: Callable[..., Any],
 ) -> Callable[..., Any]:
     """The function as it is traced: with values coming in before its arguments, and
     others going out with its result."""
@@ -397,7 +415,10 @@ def _carrying(
         tree, _ = static.take_out(args, kwargs)
         layout = layout_of(tree)
         copies = {} if layout is None else layout.by_slot(tree)
-        loan.lay(copies, Carried(jax.tree.leaves(values), in_order))
+        carried = Carried(jax.tree.leaves(values), in_order)
+        if transform is not jax.jit:
+            loan.check_the_same(copies, carried, transform)
+        loan.lay(copies, carried)
         try:
             out = fun(*args, **kwargs)
         except Exception:

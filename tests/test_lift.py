@@ -1,0 +1,148 @@
+"""Values through other transforms, which run the function once, on the same values."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import cachax
+
+from families import FAMILIES, Family, array
+from measure import compilations, computations, computing
+
+
+def own(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """A decorator as a user may write it."""
+    jitted = jax.jit(fun, **options)
+    return functools.wraps(fun)(lambda *args, **kwargs: jitted(*args, **kwargs))
+
+
+TRANSFORMS = {
+    "jit": jax.jit,
+    "filter_jit": eqx.filter_jit,
+    "checkpoint": jax.checkpoint,
+    "named_call": jax.named_call,
+    "own": own,
+}
+through = pytest.mark.parametrize("name", TRANSFORMS)
+pytrees = pytest.mark.parametrize(
+    "family", [f for f in FAMILIES if f.pytree], ids=lambda f: f.name
+)
+
+
+def make(family: Family) -> Any:
+    return family.make(jnp.arange(3.0), jnp.float32(2))
+
+
+@through
+@pytrees
+def test_once_and_the_right_derivatives(family: Family, name: str) -> None:
+    use = cachax.lift(TRANSFORMS[name])(lambda o, y: o.scaled * y)
+    obj, y = make(family), jnp.float32(3)
+    with computations() as counts:
+        for _ in range(4):
+            assert float(use(obj, y)) == 30
+        assert float(obj.scaled) == 10
+    assert counts == {"energy": 1, "scaled": 1}
+    gradient = jax.grad(lambda o: use(o, y))(obj)
+    assert array(gradient.a).tolist() == [0, 12, 24]
+    assert float(array(gradient.b)) == 15
+
+
+@through
+def test_no_tracer_escapes(name: str, no_leaks: None) -> None:
+    use = cachax.lift(TRANSFORMS[name])(lambda o: o.scaled)
+    obj = make(FAMILIES[0])
+    assert float(jax.jit(lambda x: use(obj) * x)(2.0)) == 20
+    assert float(use(obj)) == float(obj.scaled) == 10
+
+
+@pytest.mark.parametrize("name", ["jit", "filter_jit"])
+def test_compiled_once_and_at_hand(name: str) -> None:
+    use = cachax.lift(TRANSFORMS[name])(lambda o: o.scaled)
+    obj = make(FAMILIES[0])
+    for _ in range(3):
+        use(obj)
+    assert id(obj) in use._shelf
+    with compilations() as compiled:
+        use(obj)
+    assert compiled == []
+
+
+def test_jit_is_the_case_of_jax_jit() -> None:
+    assert type(cachax.lift(jax.jit)(lambda x: x)) is type(cachax.jit(lambda x: x))
+
+
+def test_options_and_decorators() -> None:
+    @cachax.lift(jax.checkpoint)(static_argnums=1)
+    def scaled(o: Any, n: int) -> Any:
+        return o.scaled * n
+
+    assert float(scaled(make(FAMILIES[0]), 2)) == 20
+    assert "checkpoint" in repr(cachax.lift(jax.checkpoint))
+
+
+class Model(eqx.Module):
+    weights: jax.Array
+    activation: Callable[..., Any]
+
+    @cachax.cached_property
+    def norm(self) -> jax.Array:
+        computing("norm")
+        return jnp.linalg.norm(self.weights)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.activation(x @ self.weights / self.norm)
+
+
+def test_an_equinox_model_with_a_function_in_it() -> None:
+    """What jax.jit refuses, filter_jit takes: leaves that are no arrays."""
+    model = Model(jnp.array([3.0, 4.0]), jax.nn.relu)
+    apply = cachax.lift(eqx.filter_jit)(lambda model, x: model(x))
+    with computations() as counts:
+        for _ in range(4):
+            assert float(apply(model, jnp.ones(2))) == pytest.approx(1.4)
+        assert float(model.norm) == 5
+    assert counts == {"norm": 1}
+    other = eqx.tree_at(lambda m: m.weights, model, jnp.array([6.0, 8.0]))
+    assert float(apply(other, 2 * jnp.ones(2))) == pytest.approx(2.8)
+
+
+@pytest.mark.parametrize(
+    ("transform", "words"),
+    [
+        (jax.vmap, "maps the function over examples"),
+        (jax.pmap, "maps the function"),
+        (getattr(jax, "shard_map", jax.pmap), "examples or shards"),
+        (jax.grad, "differentiates the function"),
+        (jax.value_and_grad, "differentiates"),
+        (jax.hessian, "differentiates"),
+        (eqx.filter_vmap, "maps the function"),
+        (eqx.filter_grad, "differentiates"),
+        (functools.partial(jax.vmap, in_axes=0), "maps the function"),
+    ],
+)
+def test_what_changes_the_meaning_of_an_object_is_refused(
+    transform: Any, words: str
+) -> None:
+    with pytest.raises(cachax.LiftError, match=words) as raised:
+        cachax.lift(transform)
+    assert "Apply" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("transform", "words"),
+    [
+        (lambda fun: jax.jit(jax.grad(fun, argnums=1)), "differentiates"),
+        (lambda fun: jax.jit(jax.vmap(fun, in_axes=(None, 0))), "other shapes"),
+    ],
+)
+def test_and_when_it_is_inside_a_decorator(transform: Any, words: str) -> None:
+    use = cachax.lift(transform)(lambda o: o.scaled)
+    obj = FAMILIES[0].make(jnp.arange(3.0), jnp.arange(3.0))
+    with pytest.raises(cachax.LiftError, match=words):
+        use(obj)
