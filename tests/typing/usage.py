@@ -49,7 +49,13 @@ def through_partial(process: Process, k: int) -> Process:
     return process
 
 
+@cachax.lift(jax.checkpoint)
+def lifted(process: Process, k: int) -> Process:
+    return process
+
+
 def check(process: Process) -> None:
+    assert_type(lifted(process, 3), Process)
     assert_type(process.factor, jax.Array)
     assert_type(process.size, int)
     assert_type(process.moment(3), jax.Array)
