@@ -342,6 +342,26 @@ def test_a_long_trace_makes_nobody_compute_again() -> None:
     assert counts == {"double": 1}
 
 
+def test_it_is_traced_for_no_object_that_it_is_not_for() -> None:
+    traced = []
+
+    def function(p: Point) -> Any:
+        traced.append(type(p.x))
+        return p.double
+
+    def inside(x: Any) -> Any:
+        return [fun(Point(x * i)) for i in range(3)]
+
+    fun = used_to_new_ones(cachax.jit(function))
+    fun(Point(np.float32(1)))
+    jax.make_jaxpr(inside)(1.0)
+    before = len(traced)
+    for i in range(3):
+        fun(Point(np.float32(i)))
+    jax.make_jaxpr(inside)(1.0)
+    assert len(traced) == before
+
+
 def test_however_an_object_is_held_its_value_is_kept() -> None:
     fun = used_to_new_ones(cachax.jit(lambda p: p.double))
     fun(point())

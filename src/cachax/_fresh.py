@@ -115,6 +115,8 @@ class Fresh:
         self._program: Any = jax.jit(traced, **options)
         self._types = (*map(type, instance_dict(first, "__dict__").values()),)
         self._failures = 0
+        self.wants_a_trace = False
+        """Since a call could not be made without one."""
 
     @property
     def has_failed(self) -> bool:
@@ -147,6 +149,7 @@ class Fresh:
                 return out
             except _Untraced:
                 self._failures += 1
+                self.wants_a_trace = True
                 return NOT_FRESH
             finally:
                 if not hasattr(pending, "arrays"):
@@ -161,6 +164,7 @@ class Fresh:
         what other threads compute, and fail.
         """
         self._may_trace.now = True
+        self.wants_a_trace = False
         try:
             self._program.trace(*args)
         except Exception:  # it needs real numbers, or asks for other values

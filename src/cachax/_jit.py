@@ -19,7 +19,13 @@ import jax.numpy as jnp
 from jax.tree_util import PyTreeDef, tree_flatten
 
 from ._carry import Brought, Carried
-from ._compat import UNSPECIFIED, Tracer, jit_is_disabled
+from ._compat import (
+    CONCRETE,
+    UNSPECIFIED,
+    Tracer,
+    current_trace,
+    jit_is_disabled,
+)
 from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
 from ._fresh import ENOUGH, NOT_FRESH, Fresh, what_comes_inside
@@ -259,6 +265,7 @@ class Jitted(Generic[P, R]):
         """With values that are not at hand: to be found, or computed, or asked for by
         a function that has not been traced yet."""
         is_new = bool(args) and not kwargs and id(args[0]) not in memos
+        is_new = is_new and current_trace() is CONCRETE
         tree, statics = self._static.take_out(args, kwargs)
         if jit_is_disabled() or (statics is not None and not is_hashable(statics)):
             return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
@@ -292,8 +299,9 @@ class Jitted(Generic[P, R]):
         """A new object, for which `moulds` had to be computed."""
         first = args[0]
         fresh = self._fresh.get(type(first))
-        if fresh is not None:  # and could not be used: not traced for such arguments
-            fresh.trace(args)
+        if fresh is not None:
+            if fresh.wants_a_trace:
+                fresh.trace(args)
             if fresh.has_failed:
                 self._fresh.pop(type(first), None)
             return
