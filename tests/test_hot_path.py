@@ -5,6 +5,7 @@ bounds is broken, a warm call has become slower on every machine (`make bench` s
 how much).
 """
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -40,11 +41,13 @@ def counted(call: Callable[[], Any]) -> Counter[str]:
     for _ in range(4):
         call()
     before = sys.gettrace()
+    gc.disable()  # what other tests left behind is not to be buried in this call
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(before)
+        gc.enable()
     return counts
 
 
