@@ -12,7 +12,7 @@ demo: $(NEWEST)/.ready  ## every known way of caching, measured: a table and a p
 	$(NEWEST)/bin/cachax lab --html lab.html
 
 bench: $(NEWEST)/.ready  ## what cachax costs beside the same by hand; BENCH=--quick
-	$(NEWEST)/bin/python benchmarks $(BENCH)
+	$(NEWEST)/bin/python benchmarks --json bench.json $(BENCH)
 
 picture: $(NEWEST)/.ready  ## draw the README's picture anew
 	$(NEWEST)/bin/cachax lab --svg docs/lab.svg
@@ -48,4 +48,4 @@ lock: $(NEWEST)/.ready  ## choose the newest versions anew, and the oldest JAX's
 	  -o requirements/oldest.txt
 
 clean:
-	rm -rf lab.html .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf bench.json lab.html .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -164,6 +165,9 @@ def main(cases: Callable[[bool], Iterable[Case]]) -> None:
     """For a file of its own: measure what it claims, and print it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    quick = parser.parse_args().quick
-    results = [measure(case, quick) for case in cases(quick)]
-    print("\n".join([*lines(results), "", *others(results)]))
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    report = Report([measure(case, options.quick) for case in cases(options.quick)])
+    print("\n".join([*lines(report.results), "", *others(report.results)]))
+    if options.json:
+        options.json.write_text(report.to_json())
