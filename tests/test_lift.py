@@ -73,6 +73,20 @@ def test_compiled_once_and_at_hand(name: str) -> None:
     assert compiled == []
 
 
+@through
+def test_what_was_learned_can_be_forgotten(name: str) -> None:
+    use = cachax.lift(TRANSFORMS[name])(lambda o: o.scaled)
+    obj = make(FAMILIES[0])
+    for _ in range(3):
+        use(obj)
+    use.clear_cache()
+    assert not use._shelf
+    assert not use._programs
+    with computations() as counts:
+        assert float(use(obj)) == 10
+    assert not counts
+
+
 def test_jit_is_the_case_of_jax_jit() -> None:
     assert type(cachax.lift(jax.jit)(lambda x: x)) is type(cachax.jit(lambda x: x))
 

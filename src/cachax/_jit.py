@@ -206,7 +206,8 @@ class Jitted(Generic[P, R]):
     def clear_cache(self) -> None:
         """Forget all traces and compiled programs."""
         for program in (self._plain, *self._programs.values()):
-            program.clear_cache()
+            if hasattr(program, "clear_cache"):  # not every lifted transform has one
+                program.clear_cache()
         for table in (
             self._programs,
             self._habits,
