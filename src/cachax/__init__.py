@@ -9,6 +9,7 @@ from ._errors import NowhereToStoreError as NowhereToStoreError
 from ._errors import UnhashableArgumentError as UnhashableArgumentError
 from ._errors import UnhashableValueError as UnhashableValueError
 from ._errors import UnknownPropertyError as UnknownPropertyError
+from ._function import cache as cache
 from ._jit import jit as jit
 from ._lift import lift as lift
 from ._method import cached_method as cached_method
@@ -17,5 +18,6 @@ from ._verbs import clear as clear
 from ._verbs import is_cached as is_cached
 from ._verbs import preset as preset
 from ._verbs import warm as warm
+from ._vmap import vmap as vmap
 
 __version__ = "0.1.0"

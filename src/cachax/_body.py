@@ -14,6 +14,7 @@ from ._carry import Carried
 from ._compat import Tracer, jit_is_disabled
 from ._find import layout_of
 from ._habit import Habit, active_loan, call_lending
+from ._memo import subjects
 from ._recent import Recent
 
 
@@ -55,15 +56,15 @@ def _is_traced(children: Any) -> bool:
 
 def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`jitted`, in which the object has the values it has outside."""
-    habits: dict[PyTreeDef, Habit] = Recent()
+    habits: dict[tuple[PyTreeDef, int], Habit] = Recent()
 
     def body(obj: Any) -> Any:
         if jit_is_disabled():
             return jitted(obj)
         leaves, structure = jax.tree.flatten((obj,))
-        habit = habits.get(structure)
+        habit = habits.get((structure, subjects()))
         if habit is None:
-            habit = habits[structure] = Habit(layout_of((obj,)))
+            habit = habits[structure, subjects()] = Habit(layout_of((obj,)))
         if habit.layout is None:
             return jitted(obj)
         started = False

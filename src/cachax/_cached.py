@@ -7,7 +7,6 @@ from ._body import carrying_body
 from ._compat import is_jitted
 from ._computed import MISSING, Computed
 from ._memo import Memo, Source, declare, memo_of, memos
-from ._recent import Recent
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -38,16 +37,11 @@ class cached_property(Computed, Source, Generic[T_co]):
     """
 
     def __init__(self, func: Callable[[Any], T_co]) -> None:
+        body = carrying_body(func) if is_jitted(func) else func
+        super().__init__(getattr(func, "__name__", ""), body)
         self.func = func
-        self.attrname: str | None = None
-        self._name = getattr(func, "__name__", "")
-        self.moulds: dict[Any, Any] = Recent()
-        self.traced_leaves: dict[Any, list[bool] | None] = Recent()
         self.__doc__ = func.__doc__
         self.__module__ = func.__module__
-        self._body: Callable[[Any], T_co] = (
-            carrying_body(func) if is_jitted(func) else func
-        )
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self.attrname is None:
@@ -92,7 +86,7 @@ class cached_property(Computed, Source, Generic[T_co]):
         memo = memo_of(instance)
         if laid is MISSING and memo.get(self, MISSING) is MISSING:
             raise AttributeError(self.attrname)
-        memo.forget(self)
+        self.forget(instance)
 
     # What a user has laid into the instance wins, as it does with functools.
     def read(self, obj: Any) -> Any:

@@ -16,6 +16,7 @@ import jax
 from ._compat import Tracer, at_trace, current_trace
 from ._errors import LiftError
 from ._find import Slot
+from ._kin import note_borrower
 from ._levels import traces_in
 from ._memo import NOT_LENT, Key, Lender, Memo, memo_of
 from ._pack import Mould, is_number, pack
@@ -80,6 +81,11 @@ class Retrace(BaseException):
     def __init__(self, loan: "Loan", asks: tuple[Ask, ...]) -> None:
         self.loan = loan
         self.asks = asks
+
+
+class NewSubject(BaseException):
+    """Ends a trace in which a cached function was called on objects of a class that
+    nobody had looked for among the arguments."""
 
 
 class Loan:
@@ -182,8 +188,12 @@ class Loan:
             lent[slot][key] = value
             copies |= _slots_in(ask, mould, value)
         for slot, copy in copies.items():
-            if copy is not self._owners[slot]:  # with jit disabled they are the same
-                memo_of(copy).lender = self._lender(slot, lent[slot])
+            owner = self._owners[slot]
+            if copy is not owner:  # with jit disabled they are the same
+                memo = memo_of(copy)
+                memo.lender = self._lender(slot, lent[slot])
+                memo.on_trust = memo_of(owner).on_trust
+                note_borrower(copy)
 
     def _lender(self, slot: Slot, lent: dict[Key, Any]) -> Lender:
         """For one traced object. Its values hang on it and not on the loan, which

@@ -9,6 +9,7 @@ import jax
 from jax._src import config as _config
 from jax._src import core as _core  # trace_ctx, eval_trace: 0.4.36 and later
 from jax._src import sharding_impls as _shardings
+from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.state.types import AbstractRef  # 0.4.36 and later
 
 UNSPECIFIED: Any = vars(_shardings)["UNSPECIFIED"]  # 0.4.36 and later
@@ -106,3 +107,10 @@ def is_jitted(fun: object) -> bool:
 def jit_is_disabled() -> bool:
     disabled: bool = jax.config.jax_disable_jit  # type: ignore[attr-defined]
     return disabled
+
+
+def inputs_used(jaxpr: Any) -> list[bool]:
+    """Which inputs the outputs, or the effects, depend on."""
+    inner = jaxpr.jaxpr
+    _, used = _partial_eval.dce_jaxpr(inner, [True] * len(inner.outvars))
+    return list(used)

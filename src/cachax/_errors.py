@@ -89,7 +89,8 @@ class LeakedTracerError(CachaxError, ValueError):
 
 
 class NotKeptWarning(UserWarning):
-    """A value that cannot be kept without keeping its object alive for ever."""
+    """A value that cannot be kept: it would keep its object alive for ever, or be out
+    of date without anybody knowing."""
 
 
 def holds_its_object(owner: str) -> NotKeptWarning:
@@ -98,6 +99,14 @@ def holds_its_object(owner: str) -> NotKeptWarning:
         "`self`, a bound method, or a class that is no pytree). Keeping it would keep "
         "both alive for ever, so it is computed at every read. Refer to the fields "
         "instead (`x = self.x; return lambda q: f(q, x)`), or return a pytree."
+    )
+
+
+def argument_not_kept(function: str) -> NotKeptWarning:
+    return NotKeptWarning(
+        f"{function} was called on a numpy array. It may be written to in place, and "
+        "nobody would know, so the value is computed at every call. Give it an array "
+        "of JAX instead (`jnp.asarray(x)`), once and for all."
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.tree_util import PyTreeDef
 
-from ._memo import names_of
+from ._memo import may_have_values
 
 
 class Slot(NamedTuple):
@@ -58,6 +58,31 @@ class Layout:
             found.update((Slot(root, i), each) for i, each in enumerate(objects))
         return found
 
+    def spans(self, tree: Any) -> dict[Slot, slice]:
+        """For each slot, which of the leaves of `tree` are those of its object."""
+        found: dict[Slot, slice] = {}
+        start = 0
+        for place, part in enumerate(self.prefix.flatten_up_to(tree)):
+            if place in self.places:
+                i = self.places.index(place)
+                spans = self._spans_in(self.inside[i], part, start)
+                root = self.roots[i]
+                found.update((Slot(root, n), span) for n, span in enumerate(spans))
+            start += len(jax.tree.leaves(part))
+        return found
+
+    @staticmethod
+    def _spans_in(inside: "Layout | None", obj: Any, start: int) -> list[slice]:
+        """Of an object and those in it, in the order of `objects`."""
+        spans = [slice(start, start + len(jax.tree.leaves(obj)))]
+        if inside is not None:
+            for place, part in enumerate(inside.prefix.flatten_up_to(obj)):
+                if place in inside.places:
+                    further = inside.inside[inside.places.index(place)]
+                    spans += Layout._spans_in(further, part, start)
+                start += len(jax.tree.leaves(part))
+        return spans
+
 
 def layout_of(tree: Any) -> Layout | None:
     """Where the objects are in trees like this one; None if there are none."""
@@ -83,7 +108,7 @@ def layout_of(tree: Any) -> Layout | None:
 
 def _has_keys(x: object) -> bool:
     cls = type(x)
-    return bool(names_of(cls)) and cls.__weakrefoffset__ != 0
+    return may_have_values(cls) and cls.__weakrefoffset__ != 0
 
 
 def is_pytree(x: object) -> bool:

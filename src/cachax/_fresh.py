@@ -14,7 +14,9 @@ from typing import Any
 
 import jax
 
+from ._carry import NewSubject
 from ._compat import CONCRETE, current_trace
+from ._computed import Computed
 from ._find import Slot, layout_of
 from ._memo import Key, Memo, making, memo_of, memos
 from ._options import Arguments
@@ -114,7 +116,12 @@ class Fresh:
         traced = _bringing_out(fun, static, moulds, self._may_trace)
         self._program: Any = jax.jit(traced, **options)
         self._types = (*map(type, instance_dict(first, "__dict__").values()),)
+        self._known: list[dict[int | None, Any]] = []
+        for (_, key), _ in moulds:
+            if isinstance(key, Computed):
+                self._known.append(key.kin.by_thing)
         self._failures = 0
+        self._unfounded = 0
         self.wants_a_trace = False
         """Since a call could not be made without one."""
 
@@ -137,6 +144,9 @@ class Fresh:
             pending.inside = self._inside
             if (*map(type, fields),) != self._types:  # laid in by hand; other numbers
                 return NOT_FRESH
+            for known in self._known:
+                if known and any(id(field) in known for field in fields):
+                    return NOT_FRESH  # rebuilt from another, whose values may hold
             if _table.setdefault(key, pending) is not pending:
                 return NOT_FRESH
             try:
@@ -157,6 +167,12 @@ class Fresh:
         finally:
             lock.release()
 
+    def found_no_kin(self) -> None:
+        """It is no use to look for them, if there never are any."""
+        self._unfounded += 1
+        if self._unfounded > ENOUGH:
+            self._known.clear()
+
     def trace(self, args: tuple[Any, ...]) -> None:
         """Have the program traced for arguments like these.
 
@@ -167,7 +183,7 @@ class Fresh:
         self.wants_a_trace = False
         try:
             self._program.trace(*args)
-        except Exception:  # it needs real numbers, or asks for other values
+        except (Exception, NewSubject):  # it needs real numbers, or asks for others
             self._failures += 1 + ENOUGH
         finally:
             self._may_trace.now = False

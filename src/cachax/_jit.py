@@ -16,9 +16,9 @@ from typing import (
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import PyTreeDef, tree_flatten
+from jax.tree_util import tree_flatten
 
-from ._carry import Brought, Carried
+from ._carry import Brought, Carried, NewSubject
 from ._compat import (
     CONCRETE,
     UNSPECIFIED,
@@ -30,7 +30,8 @@ from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
 from ._fresh import ENOUGH, NOT_FRESH, Fresh, what_comes_inside
 from ._habit import Habit, active_loan, call_lending
-from ._memo import memo_of, memos
+from ._makeup import makeup_of
+from ._memo import memo_of, memos, subjects
 from ._options import Arguments, one_further
 from ._pack import is_hashable, pack
 from ._parts import parts_of, plain_leaves
@@ -119,7 +120,7 @@ class Jitted(Generic[P, R]):
         )
         self._programs: dict[Any, Any] = Recent()
         self._habits: dict[Any, Habit] = Recent()
-        self._returned: dict[PyTreeDef, Layout | None] = Recent()
+        self._returned: dict[Any, Layout | None] = Recent()
         self._plans: dict[Any, list[Plan]] = Recent()
         self._wrong_guesses: dict[Any, int] = Recent()
         self._met: dict[type, int] = Recent()
@@ -271,7 +272,7 @@ class Jitted(Generic[P, R]):
         if jit_is_disabled() or (statics is not None and not is_hashable(statics)):
             return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
         leaves, structure = tree_flatten(tree)
-        key = structure if statics is None else (structure, statics)
+        key = (structure, statics, subjects())
         habit = self._habits.get(key)
         if habit is None:
             habit = self._habits[key] = Habit(layout_of(tree))
@@ -284,7 +285,12 @@ class Jitted(Generic[P, R]):
             program = self._program(carried.moulds, len(tree[0]))
             return program(as_argument(carried), *args, **kwargs)
 
-        lent = call_lending(habit, tree, leaves, program, self._borrower)
+        try:
+            lent = call_lending(habit, tree, leaves, program, self._borrower)
+        except NewSubject:
+            if active_loan() is not None:  # further out they must be found first
+                raise
+            return self._call_taking_apart(kind, args, kwargs, guessed)
         if guessed and not lent.was_traced:  # there was a program, and not that one
             self._doubt(kind)
         if lent.was_warm and self._may_guess and not self._is_doubtful(kind):
@@ -299,10 +305,15 @@ class Jitted(Generic[P, R]):
     def _meet(self, args: Any, moulds: Moulds) -> None:
         """A new object, for which `moulds` had to be computed."""
         first = args[0]
+        memo = memos.get(id(first))
+        if memo is not None and memo.from_kin:
+            return
         fresh = self._fresh.get(type(first))
         if fresh is not None:
             if fresh.wants_a_trace:
                 fresh.trace(args)
+            else:
+                fresh.found_no_kin()
             if fresh.has_failed:
                 self._fresh.pop(type(first), None)
             return
@@ -385,15 +396,17 @@ class Jitted(Generic[P, R]):
             return result  # type: ignore[no-any-return]
         out, brought = result.out, result.carried
         if brought.moulds:
-            structure = jax.tree.structure(out)
-            if structure not in self._returned:
-                self._returned[structure] = layout_of((out,))
-            layout = self._returned[structure]
+            key = (jax.tree.structure(out), subjects())
+            if key not in self._returned:
+                self._returned[key] = layout_of((out,))
+            layout = self._returned[key]
             assert layout is not None
             objects = layout.by_slot((out,))
             for (slot, key), _, value in brought.values():
-                if key.peek(objects[slot], brought) is brought:  # not laid by the class
-                    memo_of(objects[slot]).keep(key, value)
+                obj = objects[slot]
+                if key.peek(obj, brought) is brought:  # not laid by the class
+                    memo_of(obj).keep(key, value)
+                    key.note_kin(obj, makeup_of(obj), value)
         return out  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import jax
 
@@ -58,6 +58,10 @@ class Key(ABC):
     def peek(self, obj: Any, default: Any) -> Any:
         """The value for `obj` if it is there, else `default`."""
 
+    @abstractmethod
+    def forget(self, obj: Any) -> None:
+        """The value for `obj`."""
+
     def of(self, obj: object) -> str:
         """How messages name this value of `obj`."""
         return f"{type(obj).__qualname__}.{self.attrname}"
@@ -77,10 +81,12 @@ class Memo(weakref.ref[Any]):
         "_snapshot",
         "at_hand",
         "folded",
+        "from_kin",
         "holds",
         "is_flat",
         "key",
         "lender",
+        "on_trust",
         "packed",
         "values",
     )
@@ -91,6 +97,10 @@ class Memo(weakref.ref[Any]):
     packed: dict[Key, Any]
     at_hand: AtHand
     lender: Lender | None
+    on_trust: bool
+    """Whether some of the values were given, and not computed."""
+    from_kin: bool
+    """Whether some of the values were known from another object."""
     holds: Callable[[Any], bool]
     """Whether the object still has the fields the values were computed from."""
 
@@ -105,6 +115,8 @@ class Memo(weakref.ref[Any]):
         packed = self.packed = {}
         at_hand = self.at_hand = AtHand()
         self.lender = None
+        self.on_trust = False
+        self.from_kin = False
         self._locks: dict[Key, threading.RLock] = {}
 
         def forget() -> None:
@@ -290,6 +302,29 @@ def keys_of(cls: type) -> dict[str, Key]:
     """Those among them that are one key: the cached properties."""
     sources = sources_of(cls).items()
     return {name: source for name, source in sources if isinstance(source, Key)}
+
+
+_subjects: WeakSet[type] = WeakSet()
+
+
+def may_have_values(cls: type) -> bool:
+    """Whether `cls` has sources of values, or cached functions are called on its
+    objects."""
+    return bool(names_of(cls)) or cls in _subjects
+
+
+def becomes_subject(cls: type) -> bool:
+    """Take note that a cached function is called on objects of `cls`. True if that is
+    new."""
+    is_new = not may_have_values(cls)
+    if is_new:
+        _subjects.add(cls)
+    return is_new
+
+
+def subjects() -> int:
+    """How many there are: what was found out about a tree may change with them."""
+    return len(_subjects)
 
 
 def declare(cls: type, name: str) -> None:

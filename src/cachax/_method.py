@@ -9,9 +9,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 import jax
 import numpy as np
 
-from ._body import carrying_body
-from ._compat import Tracer, is_jitted
-from ._computed import Computed
+from ._compat import Tracer
+from ._computed import CallKey
 from ._errors import UnhashableArgumentError
 from ._memo import Source, declare, memo_of
 from ._pack import identity_of, is_hashable
@@ -75,7 +74,7 @@ class CachedMethod(Source, Generic[P, R]):
         parameters = self._signature.parameters.values()
         collecting = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
         self._keywords = collecting[0] if collecting else ""
-        self._keys: dict[Any, MethodKey] = Recent()
+        self._keys: dict[Any, CallKey] = Recent()
         functools.update_wrapper(self, func, updated=())
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -102,13 +101,13 @@ class CachedMethod(Source, Generic[P, R]):
             self._keep_the_last(obj, key)
         return value
 
-    def keys_kept(self, obj: Any) -> "list[MethodKey]":
+    def keys_kept(self, obj: Any) -> list[CallKey]:
         """Under which there are values for `obj`."""
         memo = memo_of(obj)
         kept = [*memo.values, *memo.folded]
-        return [k for k in kept if isinstance(k, MethodKey) and k.source is self]
+        return [k for k in kept if isinstance(k, CallKey) and k.source is self]
 
-    def _key(self, obj: Any, args: Any, kwargs: Any) -> "MethodKey":
+    def _key(self, obj: Any, args: Any, kwargs: Any) -> CallKey:
         call = None
         if not kwargs and _ATOMS.issuperset(map(type, args)):
             call = (args, *map(type, args))
@@ -128,55 +127,25 @@ class CachedMethod(Source, Generic[P, R]):
         identity = frozenset((name, identity_of(value)) for name, value in named)
         key = self._keys.get(identity)
         if key is None:
-            key = self._keys[identity] = MethodKey(self, identity, given)
+            key = self._keys[identity] = self._new_key(identity, *given)
         if call is not None:
             self._keys[call] = key
         return key
 
-    def _keep_the_last(self, obj: Any, key: "MethodKey") -> None:
+    def _new_key(self, identity: Any, args: Any, kwargs: Any) -> CallKey:
+        func = self.__wrapped__
+        words = [*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())]
+        name = f"{self.attrname}({', '.join(words)})"
+        return CallKey(self, identity, name, lambda obj: func(obj, *args, **kwargs))
+
+    def _keep_the_last(self, obj: Any, key: CallKey) -> None:
         memo = memo_of(obj)
         if key in memo.values:
             memo.values[key] = memo.values.pop(key)
         assert self.maxsize is not None
         for old in self.keys_kept(obj)[: -self.maxsize or None]:
-            memo.forget(old)
+            old.forget(obj)
 
 
 _ATOMS = {int, bool, str, bytes, type(None)}
 """Types of which things are the same if they are equal."""
-
-
-class MethodKey(Computed):
-    """A cached method, and the arguments it is called with."""
-
-    def __init__(
-        self,
-        source: CachedMethod[..., Any],
-        identity: Any,
-        given: tuple[tuple[Any, ...], dict[str, Any]],
-    ) -> None:
-        args, kwargs = given
-        self.source = source
-        self._name = getattr(source, "__name__", "")
-        self.moulds = source.moulds
-        self.traced_leaves = {}
-        self._identity = identity
-        self._hash = hash((id(source), identity))
-        words = [*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())]
-        self.attrname = f"{source.attrname}({', '.join(words)})"
-        func = source.__wrapped__
-
-        def body(obj: Any) -> Any:
-            return func(obj, *args, **kwargs)
-
-        self._body = carrying_body(body) if is_jitted(func) else body
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, MethodKey)
-            and self.source is other.source
-            and self._identity == other._identity
-        )
-
-    def __hash__(self) -> int:
-        return self._hash

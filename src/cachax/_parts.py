@@ -26,8 +26,10 @@ from ._compat import COMPILED, MODULES, Tracer
 Parts = Callable[[Any], list[Any]]
 """Lists what is directly inside an object, names and keys included."""
 
-_NUMBERS = (bytes, int, float, complex, type(None))
-_LEAVES = (jax.Array, Tracer, np.generic, np.dtype, str, *_NUMBERS)
+ATOMS = (str, bytes, int, float, complex, type(None), np.generic, np.dtype)
+"""What has nothing inside, and is told from another by its value."""
+
+_LEAVES = (jax.Array, Tracer, *ATOMS)
 _COMPILED = (COMPILED, "cachax._jit")
 """Where the classes of compiled functions are: only what they wrap is a part."""
 

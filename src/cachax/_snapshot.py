@@ -48,7 +48,7 @@ class Snapshot:
         list_parts = parts_of(type(obj)) or (lambda _: [])
         direct = list_parts(obj)
         inside = [part for part in walk_fields(obj) if part is not obj]
-        deep = not all(map(_can_be_watched, direct)) or any(map(_is_open, inside))
+        deep = not all(map(_can_be_watched, direct)) or any(map(is_open, inside))
         ids: list[Any]
         self.is_flat = not deep and list_parts is dict_fields
         if deep:
@@ -106,10 +106,10 @@ def _same_within(ids: list[int]) -> Callable[[Any], bool]:
 
 def may_change(thing: object) -> bool:
     """Whether something in `thing` can be set without its becoming another thing."""
-    return any(map(_is_open, walk_fields(thing)))
+    return any(map(is_open, walk_fields(thing)))
 
 
-def _is_open(part: object) -> bool:
+def is_open(part: object) -> bool:
     cls = type(part)
     if cls in plain_leaves or isinstance(part, np.ndarray):
         return False

@@ -73,6 +73,7 @@ def preset(obj: T, /, **values: Any) -> T:
     for key in keys:
         _forget(new, key)
     memo = memo_of(new)
+    memo.on_trust = True
     for key, value in zip(keys, values.values(), strict=True):
         memo.keep(key, value)
         if memo.get(key, _MISSING) is _MISSING:
@@ -107,4 +108,4 @@ def _property(obj: object, name: str) -> Key:
 
 def _forget(obj: Any, key: Key) -> None:
     getattr(obj, "__dict__", {}).pop(key.attrname, None)
-    memo_of(obj).forget(key)
+    key.forget(obj)

@@ -1,0 +1,385 @@
+"""A rebuilt object keeps what still holds: what was computed from the same arrays."""
+
+import copy
+import gc
+import pickle
+import weakref
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cachax
+
+from cases import MUTABLE, PYTREES, A, B, close, fresh, over, truth
+from families import FAMILIES, Family, array
+from measure import compilations, computations, computing
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Mesh:
+    points: Any
+    density: Any
+    order: int = field(default=1, metadata={"static": True})
+
+    @cachax.cached_property
+    def stiffness(self) -> Any:
+        computing("stiffness")
+        return self.order * jnp.outer(self.points, self.points)
+
+    @cachax.cached_property
+    def factor(self) -> Any:
+        """Over another one."""
+        computing("factor")
+        return jnp.linalg.cholesky(self.stiffness + 9 * jnp.eye(len(self.points)))
+
+    @cachax.cached_property
+    def mass(self) -> Any:
+        computing("mass")
+        return jnp.sum(self.points * self.density)
+
+    @cachax.cached_property
+    def size(self) -> Any:
+        """Of its shape alone."""
+        computing("size")
+        return self.density.shape[0] * jnp.sum(self.points)
+
+    @cachax.cached_property
+    def count(self) -> int:
+        """Only on the host: all leaves count."""
+        computing("count")
+        return len(np.unique(np.asarray(self.points)))
+
+    @cachax.cached_method
+    def power(self, n: int) -> Any:
+        computing("power")
+        return self.points**n
+
+
+def mesh(**changes: Any) -> Mesh:
+    return Mesh(**{"points": jnp.arange(3.0), "density": jnp.ones(3)} | changes)
+
+
+def scaled(obj: Any) -> Any:
+    return replace(obj, density=2 * obj.density)
+
+
+# Every family
+
+
+@over(FAMILIES)
+def test_what_does_not_depend_on_a_replaced_field_is_kept(family: Family) -> None:
+    obj = fresh(family)
+    with computations() as counts:
+        close(obj.energy, truth("energy"))
+        new = family.replace(obj, b=jnp.asarray(B + 1))
+        close(new.scaled, truth("scaled", b=B + 1))
+        close(new.energy, truth("energy"))
+        close(new.power(2), A**2)
+        close(family.replace(new, b=array(obj.b)).power(2), A**2)
+    assert counts["scaled"] == 1
+    if family.pytree:  # else what a body uses cannot be found out
+        assert counts == {"energy": 1, "scaled": 1, "power": 1}
+
+
+@over(FAMILIES)
+def test_what_depends_on_it_is_computed_anew(family: Family) -> None:
+    obj = fresh(family, warm=True)
+    for name in family.warmable:
+        got = getattr(family.replace(obj, a=jnp.asarray(A + 1)), name)
+        close(got, truth(name, a=A + 1))
+
+
+@over(PYTREES)
+def test_an_object_put_together_again_has_all_its_values(family: Family) -> None:
+    obj = fresh(family, warm=True)
+    leaves, structure = jax.tree.flatten(obj)
+    rebuilt = [
+        jax.tree.map(lambda x: x, obj),
+        jax.tree.unflatten(structure, leaves),
+        copy.copy(obj),
+        eqx.combine(*eqx.partition(obj, eqx.is_array)),
+    ]
+    with computations() as counts:
+        for new in rebuilt:
+            for name in family.warmable:
+                close(getattr(new, name), truth(name))
+    assert not counts
+
+
+@over(PYTREES)
+def test_inside_a_trace_what_comes_from_the_argument_comes_from_outside(
+    family: Family, no_leaks: None
+) -> None:
+    @cachax.jit
+    def use(obj: Any, b: Any) -> Any:
+        new = family.replace(obj, b=b)
+        return new.energy, new.jit_energy, new.scaled
+
+    obj = fresh(family)
+    with computations() as counts:
+        for i in range(3):
+            energy, jit_energy, product = use(obj, jnp.asarray(B + i))
+            close(energy, truth("energy"))
+            close(jit_energy, truth("jit_energy"))
+            close(product, truth("scaled", b=B + i))
+    assert counts == {"energy": 1, "jit_energy": 1, "scaled": 3}
+    assert {"energy", "jit_energy"} <= cachax.cached(obj).keys()
+
+
+@over(MUTABLE)
+def test_an_assigned_field_is_never_overlooked(family: Family) -> None:
+    obj = fresh(family, warm=True)
+    twin = family.replace(obj, b=array(obj.b))
+    close(twin.scaled, truth("scaled"))
+    family.assign(obj, jnp.asarray(A + 1))
+    close(obj.scaled, truth("scaled", a=A + 1))
+    close(family.replace(obj, b=array(obj.b)).scaled, truth("scaled", a=A + 1))
+
+
+# What a value depends on
+
+
+def test_a_mesh_keeps_its_factor_when_the_density_changes() -> None:
+    first = mesh()
+    with computations() as counts:
+        first.factor, first.mass  # noqa: B018
+        second = scaled(first)
+        close(second.factor, first.factor)
+        close(second.mass, 2 * first.mass)
+    assert counts == {"stiffness": 1, "factor": 1, "mass": 2}
+
+
+def test_also_when_the_old_one_is_gone_before_the_new_one_is_read() -> None:
+    gc.collect()
+    one = mesh()
+    with computations() as counts:
+        for _ in range(5):
+            one.factor  # noqa: B018
+            one = scaled(one)
+    assert counts == {"stiffness": 1, "factor": 1}
+
+
+def test_all_leaves_count_if_the_body_cannot_be_traced() -> None:
+    first = mesh()
+    with computations() as counts:
+        first.count, scaled(first).count, copy.copy(first).count  # noqa: B018
+    assert counts == {"count": 2}
+
+
+def test_static_fields_count() -> None:
+    first = mesh()
+    close(first.stiffness, mesh().stiffness)
+    close(replace(first, order=2).stiffness, 2 * first.stiffness)
+    close(replace(first, order=True).stiffness, first.stiffness)
+
+
+def test_the_shape_of_an_array_counts_though_its_numbers_do_not() -> None:
+    first = mesh()
+    with computations() as counts:
+        close(first.size, 9.0)
+        close(scaled(first).size, 9.0)
+        close(replace(first, density=jnp.ones(2)).size, 6.0)
+    assert counts == {"size": 2}
+
+
+def test_equal_arrays_are_not_the_same_arrays() -> None:
+    first = mesh()
+    with computations() as counts:
+        first.stiffness  # noqa: B018
+        replace(first, points=jnp.array(first.points, copy=True)).stiffness  # noqa: B018
+        pickle.loads(pickle.dumps(first)).stiffness  # noqa: B018
+    assert counts == {"stiffness": 3}
+
+
+def test_two_fields_that_were_exchanged() -> None:
+    first = mesh(points=jnp.arange(3.0), density=jnp.ones(3))
+    other = replace(first, points=first.density, density=first.points)
+    close(first.stiffness, np.outer(np.arange(3), np.arange(3)))
+    close(other.stiffness, np.ones((3, 3)))
+    same = replace(first, points=first.density)
+    close(same.stiffness, np.ones((3, 3)))
+    close(replace(same, points=first.points).stiffness, first.stiffness)
+
+
+def test_numpy_arrays_never_share() -> None:
+    points = np.arange(3.0, dtype=np.float32)
+    first = mesh(points=points)
+    with computations() as counts:
+        first.stiffness  # noqa: B018
+        points[:] = 7
+        close(copy.copy(first).stiffness, np.full((3, 3), 49))
+    assert counts == {"stiffness": 2}
+
+
+def test_a_numpy_array_that_is_not_used_does_no_harm() -> None:
+    first = mesh(density=np.ones(3))
+    with computations() as counts:
+        first.stiffness, replace(first, density=np.zeros(3)).stiffness  # noqa: B018
+    assert counts == {"stiffness": 1}
+
+
+class Loose(eqx.Module):
+    x: Any
+    kind: str = eqx.field(static=True)
+
+    @cachax.cached_property
+    def table(self) -> Any:
+        return [float(self.x.sum())]
+
+    @cachax.cached_property
+    def host(self) -> Any:
+        return np.asarray(self.x)
+
+    @cachax.cached_property
+    def itself(self) -> Any:
+        return self.x
+
+
+def test_a_value_that_can_be_changed_is_not_shared() -> None:
+    first = Loose(jnp.ones(2), "a")
+    second = copy.copy(first)
+    first.table.append("mine")
+    assert second.table == [2.0]
+    assert second.host is not first.host
+
+
+@pytest.fixture
+def no_collector() -> Any:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+# Law 8
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_the_values_go_with_the_arrays() -> None:
+    first = mesh()
+    second = scaled(first)
+    watched = [weakref.ref(first.factor), weakref.ref(first.mass)]
+    assert second.factor is first.factor
+    second.mass  # noqa: B018
+    del first  # and its density, which the factor has nothing to do with
+    assert watched[0]() is second.factor
+    assert watched[1]() is None
+    del second
+    assert watched[0]() is None
+
+
+def test_of_a_body_that_was_not_looked_at_yet_when_the_collector_comes() -> None:
+    first = mesh()
+    points = first.points
+    watched = weakref.ref(first.mass)
+    del first
+    gc.collect()
+    assert watched() is None
+    assert points is not None
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_value_that_is_a_field_keeps_nothing_alive() -> None:
+    first = Loose(jnp.ones(2), "a")
+    watched = weakref.ref(first.itself)
+    del first
+    assert watched() is None
+
+
+def test_of_many_objects_with_one_array_one_value_is_kept() -> None:
+    points = jnp.arange(3.0)
+    first = mesh(points=points)
+    scaled(first).stiffness, first.stiffness  # noqa: B018
+    gc.collect()
+    arrays = len(jax.live_arrays())
+    for i in range(100):
+        mesh(points=points, order=i + 2).stiffness  # noqa: B018
+    assert len(jax.live_arrays()) <= arrays + 2
+
+
+# Traces
+
+
+def test_a_traced_field_that_is_not_used_leaves_the_value_outside() -> None:
+    first = mesh()
+    first.stiffness  # noqa: B018
+    with computations() as counts:
+
+        def loss(density: Any) -> Any:
+            new = replace(first, density=density)
+            return jnp.sum(new.stiffness) * new.mass
+
+        for fun in (loss, jax.jit(loss)):
+            close(jax.grad(fun)(first.density), 9 * first.points)
+            close(jax.vmap(fun)(jnp.ones((2, 3))), np.array([27.0, 27.0]))
+    assert counts["stiffness"] == 0
+
+
+def test_a_value_of_an_inner_trace_never_gets_out(no_leaks: None) -> None:
+    first = mesh()
+
+    @jax.jit
+    def inside(density: Any) -> Any:
+        return replace(first, density=density).stiffness
+
+    close(inside(jnp.ones(3)), np.outer(np.arange(3), np.arange(3)))
+    for other in (first, scaled(first)):
+        assert not isinstance(other.stiffness, jax.core.Tracer)
+
+
+def test_right_derivatives_of_what_is_kept() -> None:
+    def energy(points: Any) -> Any:
+        first = mesh(points=points)
+        total = jnp.sum(first.stiffness)
+        return total + jnp.sum(scaled(first).stiffness)
+
+    with computations() as counts:
+        close(jax.grad(energy)(jnp.arange(3.0)), np.full(3, 12.0))
+    assert counts == {"stiffness": 1}
+
+
+def test_a_loop_over_rebuilt_objects_compiles_once() -> None:
+    use = cachax.jit(lambda m: jnp.sum(m.factor) * m.mass)
+    one = mesh()
+    use(one), use(scaled(one))
+    with computations() as counts, compilations() as compiled:
+        for _ in range(30):  # more than it takes to compile for new objects
+            one = scaled(one)
+            use(one)
+    assert counts == {"mass": 30}
+    assert not compiled
+
+
+# What is on trust, or cleared
+
+
+def test_a_preset_value_stays_with_its_object() -> None:
+    first = mesh()
+    known = cachax.preset(first, stiffness=jnp.eye(3))
+    close(known.factor, np.sqrt(10) * np.eye(3))
+    close(first.factor @ first.factor.T, first.stiffness + 9 * np.eye(3))
+    close(scaled(known).stiffness, first.stiffness)
+    close(cachax.preset(first, stiffness=2 * jnp.eye(3)).factor, np.sqrt(11) * np.eye(3))
+
+
+def test_what_was_cleared_is_computed_anew() -> None:
+    first = mesh()
+    with computations() as counts:
+        first.stiffness  # noqa: B018
+        cachax.clear(first)
+        first.stiffness  # noqa: B018
+    assert counts == {"stiffness": 2}
+
+
+def test_an_object_returned_from_jit_is_kin_too() -> None:
+    grown = cachax.jit(lambda m: cachax.warm(replace(m, points=m.points + 1), "factor"))
+    with computations() as counts:
+        new = grown(mesh())
+        close(scaled(new).factor, new.factor)
+    assert counts == {"stiffness": 1, "factor": 1}
