@@ -6,7 +6,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 from ._body import carrying_body
 from ._compat import is_jitted
 from ._computed import MISSING, Computed
-from ._memo import Memo, Source, declare, memo_of, memos
+from ._memo import Memo, Source, declare, memos
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -82,11 +82,13 @@ class cached_property(Computed, Source, Generic[T_co]):
             raise self._no_dict(instance) from None
 
     def __delete__(self, instance: Any) -> None:
-        laid = getattr(instance, "__dict__", {}).pop(self.attrname, MISSING)
-        memo = memo_of(instance)
-        if laid is MISSING and memo.get(self, MISSING) is MISSING:
+        if self.peek(instance, MISSING) is MISSING:
             raise AttributeError(self.attrname)
         self.forget(instance)
+
+    def forget(self, obj: Any) -> None:
+        getattr(obj, "__dict__", {}).pop(self.attrname, None)
+        super().forget(obj)
 
     # What a user has laid into the instance wins, as it does with functools.
     def read(self, obj: Any) -> Any:

@@ -193,7 +193,7 @@ class Loan:
                 memo = memo_of(copy)
                 memo.lender = self._lender(slot, lent[slot])
                 memo.on_trust = memo_of(owner).on_trust
-                note_borrower(copy)
+                note_borrower(copy, owner)
 
     def _lender(self, slot: Slot, lent: dict[Key, Any]) -> Lender:
         """For one traced object. Its values hang on it and not on the loan, which

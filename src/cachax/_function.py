@@ -65,6 +65,7 @@ class CachedFunction(Generic[P, R]):
     """What `cache` makes of a function."""
 
     __wrapped__: Callable[..., R]
+    __name__: str
 
     def __init__(self, fun: Callable[P, R]) -> None:
         self.moulds: dict[Any, Any] = Recent()
@@ -72,6 +73,7 @@ class CachedFunction(Generic[P, R]):
         self._keys: dict[Any, FunctionKey] = Recent()
         self._on_one: WeakKeyDictionary[type, FunctionKey] = WeakKeyDictionary()
         """For calls with nothing but one object, by its class."""
+        self._nothing = _Together(())
         functools.update_wrapper(self, fun, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -91,12 +93,15 @@ class CachedFunction(Generic[P, R]):
     def _call(self, args: Any, kwargs: Any) -> R:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given: dict[int | str, Any] = {**dict(enumerate(bound.args)), **bound.kwargs}
+        given: dict[int | str, Any] = dict(enumerate(bound.args))
+        given.update(bound.kwargs)
         subjects = {place: x for place, x in given.items() if not _is_static(x)}
         statics = {place: x for place, x in given.items() if place not in subjects}
         if any(isinstance(x, np.ndarray) for x in subjects.values()):
             warnings.warn(argument_not_kept(self.__name__), stacklevel=3)
             return self.__wrapped__(*args, **kwargs)
+        if not subjects:
+            return self._key(statics, (), False).read(self._nothing)  # type: ignore[no-any-return]
         is_one = len(subjects) == 1 and _can_have_values(*subjects.values())
         key = self._key(statics, tuple(subjects), is_one)
         if not is_one:
@@ -179,6 +184,6 @@ def _look_for(subject: Any) -> None:
     """From now on, look for objects of its class among the arguments of functions."""
     if isinstance(subject, _ARRAYS) or not is_pytree(subject):
         return
-    if becomes_subject(type(subject)) and active_loan() is not None:
-        if traces_in(subject):
-            raise NewSubject
+    is_new = becomes_subject(type(subject))
+    if is_new and active_loan() is not None and traces_in(subject):
+        raise NewSubject

@@ -31,7 +31,9 @@ class _Record:
 
     __slots__ = ("__weakref__", "ids", "owner", "rest", "value", "watched")
 
-    def __init__(self, obj: object, rest: Any, ids: list[int | None], value: Any) -> None:
+    def __init__(
+        self, obj: object, rest: Any, ids: list[int | None], value: Any
+    ) -> None:
         self.owner = weakref.ref(obj)
         self.rest = rest
         self.ids = ids
@@ -56,16 +58,21 @@ def _gone(watch: _Watch) -> None:
         watch.kin.lose(record, watch.place)
 
 
+_AT_MOST = 2
+"""Values kept for one thing, when their objects are gone: of a property that depends on
+a number as well, each number would leave one behind."""
+
+
 class Kin:
     """The values of one key, by the ids of the things they were computed from: under
-    each the newest one."""
+    each the newest ones."""
 
     __slots__ = ("__weakref__", "_body", "_undecided", "_used", "by_thing")
 
     def __init__(self, body: Callable[[Any], Any] | None) -> None:
         self._body = body
         """None if it is not worth a look: everything counts."""
-        self.by_thing: dict[int | None, Any] = {}
+        self.by_thing: dict[int | None, tuple[Any, ...]] = {}
         self._used: dict[Any, list[bool] | None] = Recent()
         self._undecided: _Record | None = None
 
@@ -75,8 +82,8 @@ class Kin:
             return NOT_KEPT
         tried: set[int] = set()
         for thing in makeup.ids:
-            for kinsman in (self.by_thing.get(thing), _borrowers.get(thing)):
-                if kinsman is not None and id(kinsman) not in tried:
+            for kinsman in (*self.by_thing.get(thing, ()), *_borrowers.get(thing, ())):
+                if id(kinsman) not in tried:
                     tried.add(id(kinsman))
                     value = self._of(kinsman, key, obj, makeup)
                     if value is not NOT_KEPT and may_be_kept(value, obj):
@@ -130,20 +137,18 @@ class Kin:
                 watch = _Watch(thing, _gone)
                 watch.kin, watch.place, watch.record = self, place, weakref.ref(record)
                 record.watched.append(watch)
-                self.by_thing[id(thing)] = record
+        _put(record, self.by_thing)
 
     def forget(self, makeup: Makeup) -> None:
         """All that was computed from one of these things."""
         for thing in makeup.ids:
-            record = self.by_thing.pop(thing, None)
-            if isinstance(record, _Record):
-                self.drop(record)
+            for kinsman in self.by_thing.get(thing, ()):
+                self.drop(kinsman)
 
     def lose(self, record: _Record, place: int) -> None:
         """One of the things of a record is gone."""
-        thing, record.ids[place] = record.ids[place], None
-        if self.by_thing.get(thing) is record:
-            del self.by_thing[thing]
+        _take_out(record, self.by_thing, record.ids[place])
+        record.ids[place] = None
         if not self._stays_without(record, place) or not any(record.ids):
             self.drop(record)
 
@@ -161,10 +166,9 @@ class Kin:
             _with_undecided.add(self)
         return True
 
-    def drop(self, record: _Record) -> None:
+    def drop(self, record: Any) -> None:
         for thing in record.ids:
-            if self.by_thing.get(thing) is record:
-                del self.by_thing[thing]
+            _take_out(record, self.by_thing, thing)
         if self._undecided is record:
             self._undecided = None
 
@@ -198,8 +202,9 @@ def _may_be_shared(value: Any, ids: Sequence[int | None]) -> bool:
 
 
 class _Traced(weakref.ref[Any]):
-    """A traced object, which can be asked for its values as long as it is there. To hold
-    them here would hold its trace: a tracer holds what it was computed from."""
+    """A traced object, which can be asked for its values as long as it is there.
+
+    To hold them here would hold its trace: a tracer holds what it was computed from."""
 
     __slots__ = ("ids", "table")
 
@@ -207,26 +212,42 @@ class _Traced(weakref.ref[Any]):
     table: dict[int | None, Any]
 
 
-_borrowers: dict[int | None, Any] = {}
+_borrowers: dict[int | None, tuple[Any, ...]] = {}
 """Traced objects that values are lent to, by the ids of the things in them."""
 
 
-def note_borrower(obj: Any) -> None:
-    """That an object rebuilt from this one may ask it for values."""
-    makeup = makeup_of(obj)
-    if makeup is not None:
+def note_borrower(obj: Any, owner: Any) -> None:
+    """That an object rebuilt from `obj` may ask it for values, which are those of
+    `owner`."""
+    makeup, its = makeup_of(obj), makeup_of(owner)
+    if makeup is not None and its is not None and makeup.ids != its.ids:
         _note_traced(obj, makeup.ids, _borrowers)
 
 
 def _note_traced(
-    obj: Any, ids: list[int | None], table: dict[int | None, Any]
+    obj: Any, ids: list[int | None], table: dict[int | None, tuple[Any, ...]]
 ) -> None:
     traced = _Traced(obj, _remove)
     traced.ids, traced.table = ids, table
-    table.update((thing, traced) for thing in ids if thing)
+    _put(traced, table)
 
 
 def _remove(traced: _Traced) -> None:
     for thing in traced.ids:
-        if traced.table.get(thing) is traced:
-            del traced.table[thing]
+        _take_out(traced, traced.table, thing)
+
+
+def _put(kinsman: Any, table: dict[int | None, tuple[Any, ...]]) -> None:
+    for thing in kinsman.ids:
+        if thing is not None:
+            table[thing] = (kinsman, *table.get(thing, ()))[:_AT_MOST]
+
+
+def _take_out(
+    kinsman: Any, table: dict[int | None, tuple[Any, ...]], thing: int | None
+) -> None:
+    others = tuple(other for other in table.get(thing, ()) if other is not kinsman)
+    if others:
+        table[thing] = others
+    else:
+        table.pop(thing, None)

@@ -1,7 +1,7 @@
 """What an object is made of, to be compared with another: arrays, and the rest.
 
-Two objects of one makeup differ at most in which arrays they hold. Read from the fields,
-and not by `jax.tree.flatten`, for the reasons told in `_parts.py`.
+Two objects of one makeup differ at most in which arrays they hold. Read from the
+fields, and not by `jax.tree.flatten`, for the reasons told in `_parts.py`.
 """
 
 import types
@@ -55,7 +55,7 @@ def makeup_of(obj: Any) -> Makeup | None:
         if is_ref(thing):  # its contents change
             return None
         if isinstance(thing, jax.Array | Tracer):
-            rest.append((thing.shape, thing.dtype, thing.weak_type))  # type: ignore[union-attr]
+            rest.append((thing.shape, thing.dtype, thing.weak_type))
             things.append(thing)
         elif isinstance(thing, np.ndarray):
             rest.append((cls, thing.shape, thing.dtype))

@@ -17,6 +17,7 @@ from ._find import Layout, layout_of
 from ._parts import all_parts, walk
 
 
+@dataclass(frozen=True, eq=False)
 class _Hole:
     """Stands where an array was."""
 

@@ -17,7 +17,7 @@ _ARRAYS = (jax.Array, Tracer, np.ndarray)
 def things_used(
     body: Callable[[Any], Any], obj: Any, things: Sequence[Any]
 ) -> list[bool] | None:
-    """For each of the `things` in `obj`, whether the value of the body may depend on it.
+    """For each of the `things` in `obj`: may the value of the body depend on it?
 
     None if that cannot be told: the class is no pytree, or the body needs real numbers.
     """
@@ -68,4 +68,5 @@ def _leaves_used(
 def _like(array: Any) -> Any:
     if isinstance(array, np.ndarray):
         return array
-    return jax.ShapeDtypeStruct(array.shape, array.dtype, weak_type=array.weak_type)
+    like: Any = jax.ShapeDtypeStruct
+    return like(array.shape, array.dtype, weak_type=array.weak_type)

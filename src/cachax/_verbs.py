@@ -10,6 +10,7 @@ from ._errors import LeakedTracerError, UnknownPropertyError
 from ._find import is_pytree
 from ._memo import Key, keys_of, memo_of, sources_of
 from ._method import CachedMethod
+from ._vmap import BatchKey
 
 T = TypeVar("T")
 
@@ -31,10 +32,7 @@ def cached(obj: object) -> dict[str, Any]:
     >>> square.area, cachax.cached(square)
     (9, {'area': 9})
     """
-    keys = [*keys_of(type(obj)).values()]
-    for source in sources_of(type(obj)).values():
-        if isinstance(source, CachedMethod):
-            keys += source.keys_kept(obj)
+    keys = dict.fromkeys([*keys_of(type(obj)).values(), *_kept(obj)])
     found = {key.attrname or "": key.peek(obj, _MISSING) for key in keys}
     return {name: value for name, value in found.items() if value is not _MISSING}
 
@@ -42,7 +40,8 @@ def cached(obj: object) -> dict[str, Any]:
 def is_cached(obj: object, name: str) -> bool:
     """Whether this value is there, so that reading it computes nothing.
 
-    Of a cached method: whether there is a value for any arguments. Inside a
+    Of a rebuilt object, what is known from another is there once it has been read. Of a
+    cached method: whether there is a value for any arguments. Inside a
     `cachax.jit` function, a value that comes with the call is there once it has been
     read.
     """
@@ -58,9 +57,15 @@ def warm(obj: T, *names: str) -> T:
 
 
 def clear(obj: object, *names: str) -> None:
-    """Forget these values, all of them if none is named."""
-    for key in _keys(obj, names or sources_of(type(obj))):
-        _forget(obj, key)
+    """Forget these values, all of them if none is named.
+
+    So do the objects that are rebuilt from the same arrays, if they have not read them
+    yet.
+    """
+    keys = _keys(obj, names or sources_of(type(obj)))
+    kept = [key for key in _kept(obj) if not names or _is_of(key, keys)]
+    for key in dict.fromkeys([*keys, *kept]):
+        key.forget(obj)
 
 
 def preset(obj: T, /, **values: Any) -> T:
@@ -71,7 +76,7 @@ def preset(obj: T, /, **values: Any) -> T:
     keys = [_property(obj, name) for name in values]
     new = _copied(obj)
     for key in keys:
-        _forget(new, key)
+        memo_of(new).forget(key)
     memo = memo_of(new)
     memo.on_trust = True
     for key, value in zip(keys, values.values(), strict=True):
@@ -99,13 +104,23 @@ def _keys(obj: object, names: Iterable[str]) -> list[Key]:
     return keys
 
 
+def _kept(obj: object) -> list[Key]:
+    """The keys that there are values for, of cached functions and of batches too."""
+    if type(obj).__weakrefoffset__ == 0:
+        return []
+    memo = memo_of(obj)
+    return [*memo.values, *memo.folded]
+
+
+def _is_of(key: Key, keys: list[Key]) -> bool:
+    """Whether `key` is one of `keys`, for each example of a batch."""
+    while isinstance(key, BatchKey):
+        key = key.source
+    return key in keys
+
+
 def _property(obj: object, name: str) -> Key:
     keys = keys_of(type(obj))
     if name not in keys:
         raise UnknownPropertyError(type(obj), name, keys)
     return keys[name]
-
-
-def _forget(obj: Any, key: Key) -> None:
-    getattr(obj, "__dict__", {}).pop(key.attrname, None)
-    key.forget(obj)

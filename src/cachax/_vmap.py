@@ -80,7 +80,9 @@ class _Batch:
     """A tree with mapped axes, and objects in it."""
 
     def __init__(self, tree: Any, axes: Axes, layout: Layout) -> None:
-        self.leaves, self.structure = jax.tree.flatten(tree)
+        leaves, structure = jax.tree.flatten(tree)
+        self.leaves: list[Any] = leaves
+        self.structure: Any = structure
         self.axes = axes
         self.layout = layout
         self.owners = layout.by_slot(tree)
@@ -105,7 +107,7 @@ class _Batch:
                     memo = memo_of(copy)
                     memo.lender = _lender(owner, axes, number, options)
                     memo.on_trust = memo_of(owner).on_trust
-                    note_borrower(copy)
+                    note_borrower(copy, owner)
             return fun(one)
 
         mapped = jax.vmap(of_one, (0, [*self.axes]), out_axes, **options)
@@ -191,7 +193,7 @@ def _batch_key(key: Computed, axes: Axes, options: dict[str, Any]) -> BatchKey:
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True, eq=False)
 class _Stacked:
-    """The values of all examples: arrays with one more axis, in front, and one mould."""
+    """The values of all examples: arrays with one more axis in front, one mould."""
 
     arrays: tuple[Any, ...]
     mould: Mould
