@@ -22,11 +22,13 @@ def test_the_code_does_what_its_comments_say(monkeypatch: pytest.MonkeyPatch) ->
         return cholesky(x)
 
     monkeypatch.setattr(jnp.linalg, "cholesky", counted)
-    problem, solution = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    problem, solution, rebuilt = blocks
     assert "factorised three times" in problem
     assert "factorised once" in solution
+    assert "the same one" in rebuilt
     namespace: dict[str, Any] = {"__name__": "readme"}
-    for block, times in ((problem, 3), (solution, 1)):
+    for block, times in ((problem, 3), (solution, 1), (rebuilt, 1)):
         with computations() as counts:
             exec(block, namespace)
         assert counts == {"factorised": times}

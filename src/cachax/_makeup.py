@@ -92,7 +92,8 @@ def _in_order(thing: Any, list_parts: Parts) -> list[Any]:
     if list_parts is not dict_fields:
         return list_parts(thing)
     fields = instance_dict(thing, "__dict__")
-    names = sorted(fields)
+    # equinox up to 0.11 lays __doc__ and the like into what it rebuilds.
+    names = sorted(name for name in fields if not name.startswith("__"))
     return [*names, *(fields[name] for name in names)]
 
 

@@ -32,7 +32,9 @@ def cached(obj: object) -> dict[str, Any]:
     >>> square.area, cachax.cached(square)
     (9, {'area': 9})
     """
-    keys = dict.fromkeys([*keys_of(type(obj)).values(), *_kept(obj)])
+    known = keys_of(type(obj))
+    others = [key for key in _kept(obj) if key.attrname not in known]
+    keys = [*known.values(), *others]
     found = {key.attrname or "": key.peek(obj, _MISSING) for key in keys}
     return {name: value for name, value in found.items() if value is not _MISSING}
 
