@@ -24,6 +24,7 @@ FILES = [
     "read",
     "first_call",
     "new_objects",
+    "rebuilt",
     "gaussian_process",
 ]
 IN_README = [
@@ -31,7 +32,7 @@ IN_README = [
     "reading a cached property",
     "no cached object: two arrays",
     "the first call, trace and compile included",
-    "a new object on every call, a cheap property",
+    "a new object of new arrays on every call, a cheap property",
     "GP regression, n = 1,024: predict after the first call",
 ]
 

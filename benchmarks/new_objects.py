@@ -1,5 +1,6 @@
 """A new object on every call: its value is used once."""
 
+import itertools
 from collections.abc import Iterator
 
 import jax
@@ -18,13 +19,23 @@ class Inline(Bare):
 
 def cases(quick: bool) -> Iterator[Case]:
     inline = jax.jit(lambda o: o.y * o.total)
-    ours = cachax.jit(lambda o: o.y * o.total)
+    ours, again = (cachax.jit(lambda o: o.y * o.total) for _ in range(2))
+    arrays = itertools.cycle([ONES + i for i in range(5_000)])
     yield Case(
-        "a new object on every call, a cheap property",
+        "a new object of new arrays on every call, a cheap property",
+        "inline",
+        {
+            "inline": lambda: inline(Inline(next(arrays), ONES)),
+            CACHAX: lambda: ours(Cached(next(arrays), ONES)),
+        },
+        target=1.30,
+    )
+    yield Case(
+        "a new object of the same arrays on every call",
         "inline",
         {
             "inline": lambda: inline(Inline(ONES, ONES)),
-            CACHAX: lambda: ours(Cached(ONES, ONES)),
+            CACHAX: lambda: again(Cached(ONES, ONES)),
         },
         target=1.30,
     )

@@ -22,6 +22,10 @@ class Slot(NamedTuple):
     """Its number in there, or an ask and its number in the value of that ask."""
 
 
+FIRST = Slot("[0][0]")
+"""The first argument itself."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where the objects are in every tree of one structure.

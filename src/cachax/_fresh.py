@@ -17,15 +17,13 @@ import jax
 from ._carry import NewSubject
 from ._compat import CONCRETE, current_trace
 from ._computed import Computed
-from ._find import Slot, layout_of
+from ._find import FIRST, layout_of
 from ._memo import Key, Memo, making, memo_of, memos
 from ._options import Arguments
 from ._pack import pack
-from ._parts import dict_fields, instance_dict, is_frozen, parts_of, plain_leaves
+from ._parts import instance_dict, is_simple
 from ._ready import Moulds
 
-FIRST = Slot("[0][0]")
-"""The first argument itself."""
 ENOUGH = 8
 """New objects, before it is worth compiling."""
 NOT_FRESH: Any = object()
@@ -65,6 +63,8 @@ class Pending(weakref.ref[Any]):
 
     __slots__ = ("arrays", "fields", "inside", "key")
 
+    on_trust = False
+    from_kin = False
     key: int
     fields: tuple[Any, ...]
     inside: Inside
@@ -196,8 +196,7 @@ class _MayTrace(threading.local):
 def what_comes_inside(first: Any, asked: Moulds) -> Moulds | None:
     """All that was computed for a new object, if it would have come out of a trace just
     the same: arrays of JAX, of an object that has nothing but arrays itself."""
-    cls = type(first)
-    if not is_frozen(cls) or parts_of(cls) is not dict_fields or not _is_flat(first):
+    if not is_simple(first):
         return None
     if not all(slot == FIRST for (slot, _), _ in asked):
         return None
@@ -212,12 +211,6 @@ def what_comes_inside(first: Any, asked: Moulds) -> Moulds | None:
             return None
         moulds += (((FIRST, key), packed[1]),)
     return moulds if memo.values and not memo.folded else None
-
-
-def _is_flat(obj: Any) -> bool:
-    """Nothing but arrays, numbers and strings for fields."""
-    fields = instance_dict(obj, "__dict__").values()
-    return plain_leaves.issuperset(map(type, fields))
 
 
 def _bringing_out(
@@ -236,7 +229,7 @@ def _bringing_out(
             for slot, obj in layout.by_slot(tree).items()
             for key, value in memo_of(obj).values.items()
         }
-        is_flat = _is_flat(layout.by_slot(tree)[FIRST])
+        is_flat = is_simple(layout.by_slot(tree)[FIRST])
         if computed.keys() != dict(moulds).keys() or not is_flat:
             raise _NotAsExpectedError
         arrays: list[Any] = []

@@ -34,7 +34,7 @@ from ._makeup import makeup_of
 from ._memo import memo_of, memos, subjects
 from ._options import Arguments, one_further
 from ._pack import is_hashable, pack
-from ._parts import parts_of, plain_leaves
+from ._parts import instance_dict, parts_of, plain_leaves
 from ._ready import (
     Moulds,
     Plan,
@@ -44,6 +44,7 @@ from ._ready import (
     one_or_all,
     put_on_shelf,
 )
+from ._rebuilt import NOT_KNOWN, Rebuilt, values_of, what_is_known
 from ._recent import Recent
 from ._shelf import Shelf
 
@@ -96,7 +97,7 @@ _NOTHING: Any = type("Nothing", (), {})()
 class Jitted(Generic[P, R]):
     """What `cachax.jit` returns: called like the function it wraps."""
 
-    __slots__ = ("__dict__", "__weakref__", "_fresh", "_plain", "_shelf")
+    __slots__ = ("__dict__", "__weakref__", "_fresh", "_plain", "_rebuilt", "_shelf")
     __wrapped__: Callable[P, R]
     __qualname__: str
 
@@ -125,6 +126,7 @@ class Jitted(Generic[P, R]):
         self._wrong_guesses: dict[Any, int] = Recent()
         self._met: dict[type, int] = Recent()
         self._fresh: dict[type, Fresh] = Recent()
+        self._rebuilt: dict[type, Rebuilt] = Recent()
         self._borrower = object()
         functools.update_wrapper(self, fun, updated=())
 
@@ -155,6 +157,13 @@ class Jitted(Generic[P, R]):
                                 )
                             except Unprepared:
                                 guessed = True
+                    rebuilt = self._rebuilt.get(type(first))
+                    if rebuilt is not None:
+                        out = rebuilt.call(
+                            first, () if second is _NOTHING else (second,)
+                        )
+                        if out is not NOT_KNOWN:
+                            return out if type(out) is not Brought else self._take(out)
                     fresh = self._fresh.get(type(first))
                     if fresh is not None:
                         out = fresh.call(first, () if second is _NOTHING else (second,))
@@ -217,6 +226,7 @@ class Jitted(Generic[P, R]):
             self._met,
             self._wrong_guesses,
             self._fresh,
+            self._rebuilt,
             self._shelf,
         ):
             table.clear()
@@ -296,7 +306,11 @@ class Jitted(Generic[P, R]):
         if lent.was_warm and self._may_guess and not self._is_doubtful(kind):
             self._expect(kind, args, tree, habit.layout, lent.moulds)
         elif is_new and lent.moulds and 0 not in self._static.among(len(args)):
-            self._meet(args, lent.moulds)
+            memo = memos.get(id(args[0]))
+            if memo is not None and memo.from_kin:
+                self._meet_rebuilt(args[0], lent.moulds, len(tree[0]))
+            else:
+                self._meet(args, lent.moulds)
         return self._take(lent.result)
 
     def _is_doubtful(self, kind: Any) -> bool:
@@ -305,9 +319,6 @@ class Jitted(Generic[P, R]):
     def _meet(self, args: Any, moulds: Moulds) -> None:
         """A new object, for which `moulds` had to be computed."""
         first = args[0]
-        memo = memos.get(id(first))
-        if memo is not None and memo.from_kin:
-            return
         fresh = self._fresh.get(type(first))
         if fresh is not None:
             if fresh.wants_a_trace:
@@ -326,6 +337,21 @@ class Jitted(Generic[P, R]):
                 fresh = Fresh(bringing, self._static, self._options, first, inside)
                 fresh.trace(args)
                 self._fresh[type(first)] = fresh
+
+    def _meet_rebuilt(self, first: Any, moulds: Moulds, arguments: int) -> None:
+        """A new object, for which `moulds` were known."""
+        if not self._may_guess or self._wrong_guesses:
+            return
+        known = what_is_known(first, moulds)
+        values = None if known is None else values_of(first, moulds)
+        if known is None or values is None:
+            return
+        used, records = known
+        names = (*instance_dict(first, "__dict__"),)
+        rebuilt = self._rebuilt.get(type(first))
+        if rebuilt is None or (rebuilt.names, rebuilt.used) != (names, (*used,)):
+            rebuilt = self._rebuilt[type(first)] = Rebuilt(names, used)
+        rebuilt.put(first, values, self._program(moulds, arguments), records)
 
     def _expect(
         self,

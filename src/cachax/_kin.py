@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from ._compat import is_ref
@@ -20,6 +19,7 @@ from ._makeup import Makeup, makeup_of
 from ._memo import Key, memo_of
 from ._parts import plain_leaves, walk
 from ._recent import Recent
+from ._shelf import AtHand
 from ._snapshot import is_open
 from ._uses import things_used
 
@@ -29,7 +29,7 @@ NOT_KEPT: Any = object()
 class _Record:
     """A value, and what it was computed from."""
 
-    __slots__ = ("__weakref__", "ids", "owner", "rest", "value", "watched")
+    __slots__ = ("__weakref__", "at_hand", "ids", "owner", "rest", "value", "watched")
 
     def __init__(
         self, obj: object, rest: Any, ids: list[int | None], value: Any
@@ -40,6 +40,10 @@ class _Record:
         """Of the things, as long as they are there; then None."""
         self.value = value
         self.watched: list[_Watch] = []
+        self.at_hand = AtHand()
+
+    def __del__(self) -> None:
+        self.at_hand.withdraw()
 
 
 class _Watch(weakref.ref[Any]):
@@ -166,6 +170,20 @@ class Kin:
             _with_undecided.add(self)
         return True
 
+    def known(self, makeup: Makeup) -> tuple[Any, list[bool]] | None:
+        """The record of a value for objects of this makeup, and which of the things in
+        them it depends on."""
+        used = self._used.get(makeup.rest)
+        for thing in makeup.ids:
+            for record in self.by_thing.get(thing, ()):
+                if isinstance(record, _Record) and record.rest == makeup.rest:
+                    pairs = zip(record.ids, makeup.ids, strict=True)
+                    same = [its == mine is not None for its, mine in pairs]
+                    needed = used or [True] * len(same)
+                    if all(s for s, u in zip(same, needed, strict=True) if u):
+                        return record, needed
+        return None
+
     def drop(self, record: Any) -> None:
         for thing in record.ids:
             _take_out(record, self.by_thing, thing)
@@ -193,8 +211,8 @@ gc.callbacks.append(_drop_undecided)
 def _may_be_shared(value: Any, ids: Sequence[int | None]) -> bool:
     """Not if it can be changed, in place too, nor if it holds one of the things it came
     from: they would be there as long as it is, and it as long as they are."""
-    if type(value) in plain_leaves and not isinstance(value, jax.Array):
-        return True
+    if type(value) in plain_leaves:
+        return id(value) not in ids and not is_ref(value)
     return not any(
         id(part) in ids or isinstance(part, np.ndarray) or is_ref(part) or is_open(part)
         for part in walk(value)

@@ -236,6 +236,14 @@ def dict_fields(x: Any) -> list[Any]:
     return [*fields, *fields.values()]
 
 
+def is_simple(obj: Any) -> bool:
+    """Frozen, with nothing but arrays, numbers and strings for fields."""
+    cls = type(obj)
+    if not is_frozen(cls) or parts_of(cls) is not dict_fields:
+        return False
+    return plain_leaves.issuperset(map(type, instance_dict(obj, "__dict__").values()))
+
+
 instance_dict: Callable[[Any, str], dict[str, Any]] = object.__getattribute__
 """Not `x.__dict__`, which runs a class's own `__getattribute__`, if it has one:
 equinox has, and it takes a microsecond."""

@@ -70,7 +70,7 @@ class Plan:
         if layout is not None:
             places = dict(zip(layout.roots, layout.places, strict=True))
             self._places = [(places[root], root) for root in self._asked]
-        self._pick = _picking([place for place, _ in self._places])
+        self._pick = picking([place for place, _ in self._places])
         self._read = reading_dicts_of(object)
         self._with_names = True
 
@@ -123,7 +123,8 @@ class Plan:
         return [*map(id, objects), *map(id, fields), *names]
 
 
-def _picking(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
+def picking(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
+    """What takes the things in these places out of a list."""
     if len(places) > 1:
         return operator.itemgetter(*places)
     return lambda leaves: [leaves[place] for place in places]

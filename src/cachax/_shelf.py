@@ -4,8 +4,9 @@ import weakref
 from typing import Any
 
 
-class Shelf(dict[int, Any]):
-    """What a function has at hand for its warm calls, by the id of an object.
+class Shelf(dict[Any, Any]):
+    """What a function has at hand for its warm calls, by the id of an object, or by
+    the ids of what it is made of.
 
     Whoever puts something there tells the memos it came from, which withdraw it when
     they forget, at the latest when the object goes.
@@ -24,9 +25,9 @@ class AtHand:
     __slots__ = ("_places",)
 
     def __init__(self) -> None:
-        self._places: dict[tuple[int, int], weakref.ref[Shelf]] = {}
+        self._places: dict[tuple[int, Any], weakref.ref[Shelf]] = {}
 
-    def note(self, shelf: Shelf, entry: int) -> None:
+    def note(self, shelf: Shelf, entry: Any) -> None:
         if len(self._places) > 100:  # functions come and go
             alive = {p: ref for p, ref in self._places.items() if ref() is not None}
             self._places = alive

@@ -47,8 +47,11 @@ class Snapshot:
     def __init__(self, obj: object, on_death: Callable[[], None]) -> None:
         list_parts = parts_of(type(obj)) or (lambda _: [])
         direct = list_parts(obj)
-        inside = [part for part in walk_fields(obj) if part is not obj]
-        deep = not all(map(_can_be_watched, direct)) or any(map(is_open, inside))
+        if plain_leaves.issuperset(map(type, direct)):
+            inside, deep = direct, False
+        else:
+            inside = [part for part in walk_fields(obj) if part is not obj]
+            deep = not all(map(_can_be_watched, direct)) or any(map(is_open, inside))
         ids: list[Any]
         self.is_flat = not deep and list_parts is dict_fields
         if deep:

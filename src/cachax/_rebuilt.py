@@ -1,0 +1,100 @@
+"""Objects that are rebuilt for every call, from arrays whose values are known.
+
+`f(replace(mesh, density=d))` in a loop: the object is another one each time, and
+nothing has to be computed for it (`_kin.py`). What such a call needs is put on a shelf
+by the arrays that it was computed from, and not by the object, which is gone after it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from ._computed import Computed
+from ._find import FIRST
+from ._makeup import makeup_of
+from ._memo import memo_of, memos
+from ._parts import instance_dict, is_simple
+from ._ready import Moulds, Unprepared, one_or_all, picking
+from ._shelf import Shelf
+
+NOT_KNOWN: Any = object()
+
+
+class Rebuilt:
+    """What a function has at hand for frozen objects of one class and its fields."""
+
+    def __init__(self, names: Sequence[str], used: Sequence[bool]) -> None:
+        self.names = (*names,)
+        self.used = (*used,)
+        self._pick = picking([i for i, is_used in enumerate(used) if is_used])
+        pairs = zip(names, used, strict=True)
+        self._unused = [name for name, is_used in pairs if not is_used]
+        self._shelf = Shelf()
+
+    def call(self, first: Any, rest: tuple[Any, ...]) -> Any:
+        """The result; `NOT_KNOWN` if what it takes is not at hand."""
+        fields = instance_dict(first, "__dict__")
+        if (*fields,) != self.names or id(first) in memos:
+            return NOT_KNOWN
+        ready = self._shelf.get((*map(id, self._pick([*fields.values()])),))
+        if ready is None:
+            return NOT_KNOWN
+        values, program, likes, _ = ready
+        for name, like in likes:
+            if _kind(fields[name]) != like or like is None:
+                return NOT_KNOWN
+        try:
+            return program(values, first, *rest)
+        except Unprepared:
+            return NOT_KNOWN
+
+    def put(self, first: Any, values: Any, program: Any, records: list[Any]) -> None:
+        fields = instance_dict(first, "__dict__")
+        picked = self._pick([*fields.values()])
+        key = (*map(id, picked),)
+        likes = [(name, _kind(fields[name])) for name in self._unused]
+        atoms = [x for x in picked if not hasattr(x, "shape")]  # keep their ids
+        self._shelf[key] = (values, program, likes, atoms)
+        for record in records:
+            record.at_hand.note(self._shelf, key)
+
+
+def _kind(field: Any) -> Any:
+    """What a body may see of an array without making use of it."""
+    if not isinstance(field, jax.Array):
+        return None
+    return (field.shape, field.dtype, field.weak_type)
+
+
+def what_is_known(first: Any, moulds: Moulds) -> tuple[list[bool], list[Any]] | None:
+    """Which fields of a simple object its values depend on, and the records of these;
+    None if one of the values is not known from other objects."""
+    makeup = makeup_of(first) if is_simple(first) else None
+    if makeup is None:
+        return None
+    fields = instance_dict(first, "__dict__")
+    used = dict.fromkeys(fields, False)
+    records = []
+    for (slot, key), _ in moulds:
+        known = key.kin.known(makeup) if isinstance(key, Computed) else None
+        if slot != FIRST or known is None:
+            return None
+        record, things_used = known
+        pairs = zip(makeup.things, things_used, strict=True)
+        unused = {id(thing) for thing, is_used in pairs if not is_used}
+        for name, field in fields.items():
+            used[name] |= id(field) not in unused
+        records.append(record)
+    return [*used.values()], records
+
+
+def values_of(first: Any, moulds: Moulds) -> Any:
+    """As a program takes them; None if one of them cannot be relied on."""
+    values: list[Any] = []
+    for (_, key), mould in moulds:
+        packed, changes = memo_of(first).packed.get(key, (None, None))
+        if packed is None or changes is not None or packed[2] != mould:
+            return None
+        values += packed[1]
+    return one_or_all(values)
