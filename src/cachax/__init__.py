@@ -9,10 +9,12 @@ from ._errors import NowhereToStoreError as NowhereToStoreError
 from ._errors import UnhashableArgumentError as UnhashableArgumentError
 from ._errors import UnhashableValueError as UnhashableValueError
 from ._errors import UnknownPropertyError as UnknownPropertyError
+from ._explain import explain as explain
 from ._function import cache as cache
 from ._jit import jit as jit
 from ._lift import lift as lift
 from ._method import cached_method as cached_method
+from ._record import record as record
 from ._verbs import cached as cached
 from ._verbs import clear as clear
 from ._verbs import is_cached as is_cached

@@ -177,6 +177,10 @@ class Loan:
                     transform, "it differentiates the function by its arguments."
                 )
 
+    def traces_with(self, traces: set[Any]) -> bool:
+        """Whether the trace that this is lent to is one of these."""
+        return self.traced and self._trace in traces
+
     def lay(self, copies: dict[Slot, Any], carried: Carried) -> None:
         """Make the traced `copies` come here for the values they have not got."""
         self.traced = True

@@ -114,3 +114,24 @@ def inputs_used(jaxpr: Any) -> list[bool]:
     inner = jaxpr.jaxpr
     _, used = _partial_eval.dce_jaxpr(inner, [True] * len(inner.outvars))
     return list(used)
+
+
+def what_traces(trace: Trace) -> tuple[str, str]:
+    """The transformation that a trace belongs to, and the function it traces, as far as
+    JAX says: `("jit", "predict")`, `("vmap", "")`."""
+    info = getattr(getattr(trace, "frame", None), "debug_info", None)
+    if info is None:
+        name = type(trace).__name__
+        return _TRACES.get(name, name.removesuffix("Trace").lower()), ""
+    said = getattr(info, "func_src_info", None) or getattr(info, "func_name", "")
+    return str(info.traced_for).split(" ")[0], str(said).split(" ")[0]
+
+
+_TRACES = {
+    "BatchTrace": "vmap",
+    "JVPTrace": "grad",
+    "LinearizeTrace": "grad",  # 0.7 and later
+    "JaxprTrace": "grad",
+    "ShardMapTrace": "shard_map",
+    "MapTrace": "pmap",
+}

@@ -32,7 +32,7 @@ class Computed(Key):
         self.kin = Kin(body)
         self.batched: dict[Any, Any] = Recent()
         """The same of each example of a batch, by the way the batch is mapped."""
-        self._body = body
+        self.body = body
         self._name = name  # what was written: the class may not have told its name
 
     def read(self, obj: Any) -> Any:
@@ -88,7 +88,8 @@ class Computed(Key):
     def evaluate(self, obj: Any) -> Any:
         """What the body computes for `obj`, whatever is kept."""
         try:
-            return at_level_of(obj, self._body)
+            with jax.profiler.TraceAnnotation(self.of(obj)):
+                return at_level_of(obj, self.body)
         except _NEEDS_NUMBERS as error:
             if not getattr(error, "__notes__", ()):  # not said yet, further inside
                 error.add_note(host_only_note(self.of(obj)))

@@ -112,6 +112,7 @@ class Fresh:
         moulds: Moulds,
     ) -> None:
         self._inside = Inside(moulds)
+        self.moulds = moulds
         self._may_trace = _MayTrace()
         traced = _bringing_out(fun, static, moulds, self._may_trace)
         self._program: Any = jax.jit(traced, **options)

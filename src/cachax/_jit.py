@@ -351,7 +351,8 @@ class Jitted(Generic[P, R]):
         rebuilt = self._rebuilt.get(type(first))
         if rebuilt is None or (rebuilt.names, rebuilt.used) != (names, (*used,)):
             rebuilt = self._rebuilt[type(first)] = Rebuilt(names, used)
-        rebuilt.put(first, values, self._program(moulds, arguments), records)
+        program = self._program(moulds, arguments)
+        rebuilt.put(first, moulds, values, program, records)
 
     def _expect(
         self,
@@ -388,6 +389,13 @@ class Jitted(Generic[P, R]):
             and 0 not in self._static.among(len(args))
             and all(root.startswith("[0][0]") for root in by_root(moulds))
         )
+
+    def moulds_of(self, program: Any) -> Moulds:
+        """Of the values that one of its programs takes."""
+        for (moulds, _), known in [*self._programs.items()]:
+            if known is program:
+                return moulds  # type: ignore[no-any-return]
+        return ()
 
     def _program(self, moulds: Moulds, arguments: int) -> Any:
         """The compiled function for these values, and so many positional arguments.

@@ -31,6 +31,8 @@ class Rebuilt:
         pairs = zip(names, used, strict=True)
         self._unused = [name for name, is_used in pairs if not is_used]
         self._shelf = Shelf()
+        self.moulds: Moulds = ()
+        """Of the values that were put there last."""
 
     def call(self, first: Any, rest: tuple[Any, ...]) -> Any:
         """The result; `NOT_KNOWN` if what it takes is not at hand."""
@@ -49,7 +51,10 @@ class Rebuilt:
         except Unprepared:
             return NOT_KNOWN
 
-    def put(self, first: Any, values: Any, program: Any, records: list[Any]) -> None:
+    def put(
+        self, first: Any, moulds: Moulds, values: Any, program: Any, records: list[Any]
+    ) -> None:
+        self.moulds = moulds
         fields = instance_dict(first, "__dict__")
         picked = self._pick([*fields.values()])
         key = (*map(id, picked),)

@@ -1,6 +1,9 @@
 """Which arrays of an object a body makes use of, seen in its jaxpr."""
 
+import contextlib
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -61,12 +64,65 @@ def _leaves_used(
         in_sight = all(id(x) in seen for x in hidden)
         return out
 
-    jaxpr = jax.make_jaxpr(of_arrays)([_like(leaves[i]) for i in arrays])
+    outer, _looking.now = _looking.now, True
+    try:
+        jaxpr = jax.make_jaxpr(of_arrays)([_like(leaves[i]) for i in arrays])
+    finally:
+        _looking.now = outer
     return inputs_used(jaxpr) if in_sight else None
 
 
+class _Looking(threading.local):
+    now = False
+
+
+_looking = _Looking()
+
+
+def is_looking() -> bool:
+    """Whether a body is traced just to see what it uses."""
+    return _looking.now
+
+
 def _like(array: Any) -> Any:
-    if isinstance(array, np.ndarray):
+    if isinstance(array, np.ndarray | jax.ShapeDtypeStruct):
         return array
     like: Any = jax.ShapeDtypeStruct
     return like(array.shape, array.dtype, weak_type=array.weak_type)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An object without its numbers, to trace bodies with."""
+
+    leaves: list[Any]
+    structure: Any
+    fields: list[str]
+    """For each leaf, the field it is in."""
+    bodies: dict[str, Callable[[Any], Any]]
+
+
+def sample_of(obj: Any, bodies: dict[str, Callable[[Any], Any]]) -> Sample | None:
+    """None if the class is no pytree."""
+    try:
+        paths, structure = jax.tree_util.tree_flatten_with_path(obj)
+    except Exception:  # a class's own code
+        return None
+    if len(paths) == 1 and not paths[0][0]:
+        return None
+    leaves = [_like(leaf) if isinstance(leaf, _ARRAYS) else leaf for _, leaf in paths]
+    fields = [jax.tree_util.keystr(path[:1]).strip(".[]'") for path, _ in paths]
+    return Sample(leaves, structure, fields, bodies)
+
+
+def field_uses(sample: Sample) -> dict[str, list[str]]:
+    """The fields that each body makes use of; all, if it cannot be traced."""
+    arrays = [i for i, leaf in enumerate(sample.leaves) if hasattr(leaf, "shape")]
+    found = {}
+    for name, body in sample.bodies.items():
+        used: list[bool] | None = None
+        with contextlib.suppress(Exception):
+            used = _leaves_used(body, sample.leaves, arrays, sample.structure)
+        pairs = zip(arrays, used or [True] * len(arrays), strict=True)
+        found[name] = sorted({sample.fields[i] for i, is_used in pairs if is_used})
+    return found

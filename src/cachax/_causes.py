@@ -1,0 +1,117 @@
+"""Why a value was computed inside a trace, and why a function was traced again."""
+
+from typing import Any
+
+import jax
+
+from ._compat import what_traces
+from ._habit import active_loan
+from ._levels import traces_in
+
+MADE_INSIDE = "the object is made inside"
+
+_LOOPS = {"scan", "while_loop", "fori_loop", "while", "cond", "switch", "map"}
+
+
+def why_inline(obj: Any, lent: bool) -> str:
+    """Why the value of this traced object is computed where it is asked for.
+
+    `lent` says whether somebody was asked to lend it first.
+    """
+    found = {what_traces(trace) for trace in traces_in(obj)}
+    kinds = {kind for kind, _ in found}
+    functions = sorted(function for _, function in found if function)
+    if lent:
+        return "its value cannot travel into the trace, so it is computed inside"
+    if "vmap" in kinds or "shard_map" in kinds or "pmap" in kinds:
+        kind = "vmap" if "vmap" in kinds else sorted(kinds & {"shard_map", "pmap"})[0]
+        more = ": cachax.vmap keeps it for the batch" if kind == "vmap" else ""
+        return f"under {kind}: a property of one example{more}"
+    loan = active_loan()
+    if kinds <= _LOOPS:
+        return f"{MADE_INSIDE} the body of a {sorted(kinds)[0]}"
+    if loan is not None and loan.traces_with(traces_in(obj)):
+        return f"{MADE_INSIDE} the trace"
+    if "jit" in kinds:
+        name = f" of {functions[0]}" if functions else ""
+        return f"plain jax.jit{name} does not carry: use cachax.jit"
+    if "grad" in kinds:
+        return "differentiated: the derivative is that of the body"
+    if "checkpoint" in kinds:
+        return "plain jax.checkpoint does not carry: use cachax.lift(jax.checkpoint)"
+    return f"inside {sorted(kinds)[0]}" if kinds else "inside a trace"
+
+
+class Signature:
+    """What of a call a trace depends on."""
+
+    def __init__(self, args: Any, kwargs: Any) -> None:
+        paths, structure = jax.tree_util.tree_flatten_with_path((args, kwargs))
+        self.structure: Any = structure
+        self.leaves = {_path(path): _kind(leaf) for path, leaf in paths}
+        self.sizes = dict(_sizes((args, kwargs), ""))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Signature)
+            and self.structure == other.structure
+            and self.leaves == other.leaves
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.leaves.items()))
+
+    def changed_since(self, old: "Signature") -> str:
+        for path, size in self.sizes.items():
+            before = old.sizes.get(path)
+            if before is not None and before != size and before[0] == size[0]:
+                word = "grew" if size[1] > before[1] else "shrank"
+                where = f" at {path}" if path else ""
+                return (
+                    f"structure changed: the {size[0]}{where} {word} "
+                    f"from {before[1]} to {size[1]}"
+                )
+        if self.leaves.keys() != old.leaves.keys() or self.structure != old.structure:
+            new = [path for path in self.leaves if path not in old.leaves]
+            gone = [path for path in old.leaves if path not in self.leaves]
+            if new or gone:
+                said = [f"{p} is new" for p in new] + [f"{p} is gone" for p in gone]
+                return f"structure changed: {', '.join(said[:3])}"
+            return "structure changed: a static part is another one"
+        for path, kind in self.leaves.items():
+            if kind != old.leaves[path]:
+                return f"{path} changed from {old.leaves[path]} to {kind}"
+        return "other values were asked for"
+
+
+def why_traced(signature: Signature, before: list[Signature]) -> str:
+    """What made a function be traced for a call, given the calls before it."""
+    if not before:
+        return "first call"
+    if signature in before:
+        return "other values are carried in"
+    return signature.changed_since(before[-1])
+
+
+def _sizes(tree: Any, path: str) -> Any:
+    """The lengths of the lists, tuples and dicts, by their place."""
+    if isinstance(tree, list | tuple | dict):
+        shown = path.removeprefix("[0]")
+        if path not in ("", "[0]", "[1]"):
+            yield shown, (type(tree).__name__, len(tree))
+        items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+        for key, part in items:
+            yield from _sizes(part, f"{path}[{key!r}]")
+
+
+def _path(path: Any) -> str:
+    inner = path[1:] if len(path) > 1 else path
+    return jax.tree_util.keystr(inner)
+
+
+def _kind(leaf: Any) -> str:
+    shape = getattr(leaf, "shape", None)
+    if shape is None:
+        return type(leaf).__name__
+    weak = " (weak)" if getattr(leaf, "weak_type", False) else ""
+    return f"{leaf.dtype}[{','.join(map(str, shape))}]{weak}"

@@ -1,0 +1,122 @@
+"""What happened: to which value, when, for how long, and at which line."""
+
+import enum
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+
+
+class What(enum.Enum):
+    """What can happen to a value, and to a function."""
+
+    COMPUTED = "computed"
+    HIT = "hit"
+    KNOWN = "known"
+    """From another object, made of the same arrays."""
+    CARRIED = "carried in"
+    BROUGHT = "brought out"
+    INLINE = "inline"
+    """Computed inside a trace, by the program that is traced, at each of its runs."""
+    DROPPED = "dropped"
+    CALLED = "called"
+    TRACED = "traced"
+    COMPILED = "compiled"
+
+
+@dataclass(frozen=True)
+class Where:
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Event:
+    what: What
+    name: str
+    """`Class.property`, or the name of a function."""
+    where: Where | None
+    start: float
+    """Seconds since the recording began."""
+    seconds: float = 0.0
+    """Without compiling, but for what was compiled."""
+    own_seconds: float = 0.0
+    """Without what was computed meanwhile for other values."""
+    wall_seconds: float = 0.0
+    """With compiling and all."""
+    bytes: int = 0
+    why: str = ""
+    thread: str = field(default_factory=lambda: threading.current_thread().name)
+    object: int = 0
+    """Which one of its class: 1, 2, 3, ... in the order they were met; 0 for none."""
+    digest: str = ""
+    """Of the numbers in the value."""
+    depth: int = 0
+    """How many other events it happened within."""
+
+
+_NOT_THE_USERS = (str(Path(__file__).parent), str(Path(jax.__file__).parent))
+_NOR_THESE = ("functools.py", "contextlib.py", "threading.py", "<frozen importlib")
+
+
+def where_now() -> Where | None:
+    """The innermost line that is neither JAX's nor ours."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_NOT_THE_USERS) and not file.endswith(_NOR_THESE):
+            return Where(file, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back
+    return None
+
+
+def bytes_of(value: Any) -> int:
+    """Of the arrays in a value."""
+    leaves = jax.tree.leaves(value)
+    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in leaves)
+
+
+class Clock(threading.local):
+    """How long what a thread does takes: without compiling, and without its parts."""
+
+    def __init__(self) -> None:
+        self._parts: list[float] = []
+        self._compiling: list[float] = []
+
+    def enter(self) -> float:
+        self._parts.append(0.0)
+        self._compiling.append(0.0)
+        return time.perf_counter()
+
+    def compiled(self, seconds: float) -> None:
+        if self._parts:
+            self._parts[-1] += seconds
+            self._compiling[-1] += seconds
+
+    @property
+    def depth(self) -> int:
+        return len(self._parts)
+
+    def leave(self, start: float) -> dict[str, Any]:
+        """What an event is told about its time."""
+        seconds = time.perf_counter() - start
+        parts, compiling = self._parts.pop(), self._compiling.pop()
+        if self._parts:
+            self._parts[-1] += seconds
+            self._compiling[-1] += compiling
+        return {
+            "seconds": max(seconds - compiling, 0.0),
+            "own_seconds": max(seconds - parts, 0.0),
+            "wall_seconds": seconds,
+            "depth": self.depth,
+        }

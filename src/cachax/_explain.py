@@ -1,0 +1,270 @@
+"""What happens to the cached values of one call, and why."""
+
+import inspect
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+
+from ._causes import MADE_INSIDE
+from ._events import Event, What, Where
+from ._find import Slot, layout_of
+from ._look import seconds, size, wrapped
+from ._memo import Key, keys_of, memo_of
+from ._record import Recorder, recording, wait_for
+from ._report import Report
+
+_MISSING: Any = object()
+_ASKED = (What.INLINE, What.COMPUTED, What.KNOWN, What.HIT)
+"""What happens where a value is asked for."""
+
+
+@dataclass(frozen=True)
+class Property:
+    """What became of one property of one argument."""
+
+    argument: str
+    name: str
+    became: str
+    """For instance "computed now, carried in"."""
+    why: str
+    where: Where | None
+    """Where it was asked for."""
+    seconds: float
+    bytes: int
+
+
+@dataclass
+class Explanation:
+    """What `explain` gives."""
+
+    function: str
+    result: Any
+    properties: list[Property]
+    returned: list[Event]
+    """What came out with the objects in the result."""
+    made_inside: list[Event]
+    """What was computed for objects that the function made while it was traced."""
+    programs: list[Event]
+    """What was traced and compiled, and what caused it."""
+    report: Report
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "function": self.function,
+            "properties": [asdict(each) for each in self.properties],
+            "made_inside": [
+                asdict(e) | {"what": e.what.value} for e in self.made_inside
+            ],
+            "returned": [asdict(e) | {"what": e.what.value} for e in self.returned],
+            "programs": [asdict(e) | {"what": e.what.value} for e in self.programs],
+        }
+
+    def save(self, path: Any) -> None:
+        """As one page; see `Report.save`."""
+        self.report.save(path)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def _repr_html_(self) -> str:
+        from ._page import explanation_of
+
+        return explanation_of(self)
+
+
+def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
+    """Call `fun`, and tell what became of the cached values of its arguments, and why.
+
+    It may be a `cachax.jit` function, a `jax.jit` function or a plain one. It is called
+    once; what it returned is in `.result`.
+
+    >>> import dataclasses, jax, jax.numpy as jnp, cachax
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Line:
+    ...     x: jax.Array
+    ...
+    ...     @cachax.cached_property
+    ...     def mean(self):
+    ...         return jnp.mean(self.x)
+    >>> line = Line(jnp.array([1.0, 3.0]))
+    >>> told = cachax.explain(jax.jit(lambda line: line.x - line.mean), line)
+    >>> told.properties[0].became, told.properties[0].why
+    ('left inline', 'plain jax.jit of <lambda> does not carry: use cachax.jit')
+    >>> told = cachax.explain(cachax.jit(lambda line: line.x - line.mean), line)
+    >>> told.properties[0].became
+    'computed now, carried in'
+    """
+    tree = (args, kwargs)
+    layout = layout_of(tree)
+    objects = {} if layout is None else layout.by_slot(tree)
+    there = {slot: _kept(obj) for slot, obj in objects.items()}
+    with recording() as recorder:
+        result = wait_for(fun(*args, **kwargs))
+    report = recorder.report
+    properties = [
+        _property(
+            _argument(fun, slot, objects[slot]),
+            name,
+            key,
+            slot,
+            there,
+            objects,
+            recorder,
+        )
+        for slot in objects
+        for name, key in keys_of(type(objects[slot])).items()
+    ]
+    numbers = {recorder.number(obj) for obj in objects.values()}
+    returned = [
+        e for e in report.events if e.what is What.BROUGHT and e.object not in numbers
+    ]
+    inside = [e for e in report.events if _is_of_another(e)]
+    programs = [e for e in report.events if e.what in (What.TRACED, What.COMPILED)]
+    name = getattr(fun, "__qualname__", None) or repr(fun)
+    return Explanation(name, result, properties, returned, inside, programs, report)
+
+
+def _kept(obj: Any) -> set[str]:
+    """The names of the properties that are there already."""
+    memo = memo_of(obj)
+    return {
+        n for n, key in keys_of(type(obj)).items() if key.peek(obj, memo) is not memo
+    }
+
+
+def _property(
+    argument: str,
+    name: str,
+    key: Key,
+    slot: Slot,
+    there: dict[Slot, set[str]],
+    objects: dict[Slot, Any],
+    recorder: Recorder,
+) -> Property:
+    obj = objects[slot]
+    number = recorder.number(obj)
+    alike = sum(type(other) is type(obj) for other in objects.values())
+    mine = [
+        event
+        for event in recorder.report.events
+        if event.name == key.of(obj)
+        and (event.object == number or (event.object == 0 and alike == 1))
+        and event.what is not What.DROPPED
+        and not _is_of_another(event)
+    ]
+    kinds = {event.what for event in mine}
+    became = ["already there"] if name in there[slot] else []
+    became += ["computed now"] if What.COMPUTED in kinds else []
+    became += ["known from another object"] if What.KNOWN in kinds else []
+    became += ["carried in"] if What.CARRIED in kinds else []
+    became += ["brought out"] if What.BROUGHT in kinds else []
+    became += ["left inline"] if What.INLINE in kinds else []
+    if not mine:
+        became += ["not asked for"]
+    whys = [e.why for e in mine if e.why and not e.why.startswith("into ")]
+    asked = [e.where for e in mine if e.what in _ASKED]
+    host = (
+        "host-only body" if What.COMPUTED in kinds and _is_host_only(key, obj) else ""
+    )
+    return Property(
+        argument,
+        key.of(obj),
+        ", ".join(became),
+        "; ".join(dict.fromkeys([*whys, *([host] if host else [])])),
+        asked[0] if asked else recorder.asked_at.get(key),
+        sum(e.seconds for e in mine if e.what is What.COMPUTED),
+        max((e.bytes for e in mine), default=0),
+    )
+
+
+def _is_of_another(event: Event) -> bool:
+    return event.what is What.INLINE and event.why.startswith(MADE_INSIDE)
+
+
+def _is_host_only(key: Any, obj: Any) -> bool:
+    """Whether the body needs real numbers: whether a trace of it fails for that."""
+    try:
+        jax.eval_shape(lambda copy: jax.tree.leaves(key.body(copy)) and None, obj)
+    except (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.TracerArrayConversionError,
+        jax.errors.TracerIntegerConversionError,
+    ):
+        return True
+    except Exception:  # something else is the matter
+        return False
+    return False
+
+
+def _argument(fun: Any, slot: Slot, obj: Any) -> str:
+    """`gp`, `meshes[2]`: the path of an argument, by the name of its parameter."""
+    path = slot.root
+    try:
+        names = [*inspect.signature(fun).parameters]
+    except (TypeError, ValueError):
+        names = []
+    if path.startswith("[0]["):
+        number, _, rest = path.removeprefix("[0][").partition("]")
+        name = names[int(number)] if int(number) < len(names) else f"argument {number}"
+        path = name + rest
+    elif path.startswith("[1]['"):
+        name, _, rest = path.removeprefix("[1]['").partition("']")
+        path = name + rest
+    return path if slot.inside == 0 else f"{path}, inside: {type(obj).__name__}"
+
+
+def _lines(told: Explanation) -> list[str]:
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
+    lines = [told.function]
+    for argument in dict.fromkeys(p.argument for p in told.properties):
+        lines.append(f"  {argument}")
+        for each in told.properties:
+            if each.argument == argument:
+                lines += _property_lines(each, width)
+    if told.returned:
+        lines.append("  result")
+        for event in told.returned:
+            lines += wrapped(f"{event.name}: brought out; {event.why}", width, "    ")
+    if told.made_inside:
+        lines.append("  objects made inside the trace")
+        for event in told.made_inside:
+            said = f"{event.name}: left inline, asked for at {event.where}"
+            lines += wrapped(said, width, "    ")
+    if told.programs:
+        lines.append("  programs")
+        for said in program_words(told.programs):
+            lines += wrapped(said, width, "    ")
+    return lines
+
+
+def program_words(programs: list[Event]) -> list[str]:
+    """Each trace and compilation; the operations that a value takes together."""
+    groups: dict[tuple[Any, ...], list[Event]] = {}
+    for event in programs:
+        is_part = event.why.startswith("to compute ")
+        name = "" if is_part else event.name
+        groups.setdefault((event.what, name, event.why), []).append(event)
+    said = []
+    for (what, name, why), events in groups.items():
+        took = seconds(sum(e.seconds for e in events))
+        who = name or (
+            events[0].name if len(events) == 1 else f"{len(events)} operations"
+        )
+        times = f" {len(events)} times" if name and len(events) > 1 else ""
+        took = f" in {took}" if took != "-" else ""
+        said.append(f"{who} {what.value}{times}{took}" + (f": {why}" if why else ""))
+    return said
+
+
+def _property_lines(each: Property, width: int) -> list[str]:
+    about = [each.became]
+    about += [seconds(each.seconds)] if each.seconds else []
+    about += [size(each.bytes)] if each.bytes else []
+    about += [f"asked for at {each.where}"] if each.where else []
+    lines = wrapped(f"{each.name}: {', '.join(about)}", width, "    ")
+    return lines + (wrapped(f"-> {each.why}", width, "      ") if each.why else [])

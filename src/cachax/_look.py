@@ -1,0 +1,143 @@
+"""How reports look: units, tables, and plain columns for a terminal."""
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+Table = tuple[list[str], list[list[str]]]
+"""The heads of the columns, and the rows."""
+
+
+def seconds(value: float) -> str:
+    """
+    >>> seconds(0.00042), seconds(0.042), seconds(4.2), seconds(0)
+    ('420 µs', '42 ms', '4.2 s', '-')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= size:
+            shown = value / size
+            return f"{shown:.2g} {unit}" if shown < 100 else f"{shown:.0f} {unit}"
+    return "-"
+
+
+def size(value: int) -> str:
+    """
+    >>> size(12), size(4_096), size(8_000_000), size(0)
+    ('12 B', '4.1 kB', '8.0 MB', '-')
+    """
+    for unit, much in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if value >= much:
+            return f"{value / much:.1f} {unit}"
+    return f"{value} B" if value else "-"
+
+
+def count(value: int) -> str:
+    return f"{value:,}" if value else "-"
+
+
+def as_text(report: Any) -> str:
+    """A report for `print`."""
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
+    bold, dim, end = ("\033[1m", "\033[2m", "\033[0m") if _in_colour() else ("", "", "")
+    lines = [headline(report), ""]
+    for heads, rows in (value_table(report), function_table(report)):
+        if rows:
+            lines += _columns(heads, rows, width, (bold, end))
+    if report.fixes:
+        lines += [f"{bold}what to fix{end}"]
+        for fix in report.fixes:
+            lines += wrapped(
+                f"{_time(fix.seconds)}{fix.where}  {fix.what}", width, "  "
+            )
+            lines += [
+                f"{dim}{line}{end}"
+                for line in wrapped(f"-> {fix.instead}", width, "    ")
+            ]
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def value_table(report: Any) -> Table:
+    heads = ["value", "computed", "time", "size", "reused", "inline", "saved"]
+    return heads, [
+        [
+            v.name,
+            count(v.computed),
+            seconds(v.seconds),
+            size(v.bytes),
+            count(v.reused),
+            count(v.inline),
+            seconds(v.saved),
+        ]
+        for v in report.values
+    ]
+
+
+def function_table(report: Any) -> Table:
+    heads = ["function", "calls", "traces", "compiled", "time"]
+    return heads, [
+        [
+            f.name,
+            count(f.calls),
+            count(f.traces),
+            count(f.compilations),
+            seconds(f.seconds),
+        ]
+        for f in report.functions
+    ]
+
+
+def headline(report: Any) -> str:
+    computed = sum(v.computed for v in report.values)
+    reused = sum(v.reused for v in report.values)
+    spent = sum(v.seconds for v in report.values)
+    said = f"{_many(computed, 'value')} computed"
+    said += f" in {seconds(spent)}" if computed else ""
+    said += f", {count(reused) if reused else 'none'} reused"
+    return said + (
+        f", which saved about {seconds(report.saved)}" if report.saved else ""
+    )
+
+
+def wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent + "  "
+    )
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _time(value: float) -> str:
+    return f"{seconds(value)}  " if value else ""
+
+
+def _columns(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    style: tuple[str, str],
+) -> list[str]:
+    """The first column gets what the others leave of the width."""
+    others = [
+        max(len(head), *(len(row[i]) for row in rows))
+        for i, head in enumerate(heads)
+        if i > 0
+    ]
+    room = max(width - sum(others) - 2 * len(others), 12)
+    first = min(max(len(row[0]) for row in [heads, *rows]), room)
+
+    def line(row: Sequence[str]) -> str:
+        name = row[0] if len(row[0]) <= first else f"…{row[0][1 - first :]}"
+        cells = [cell.rjust(w) for cell, w in zip(row[1:], others, strict=True)]
+        return "  ".join([name.ljust(first), *cells])
+
+    bold, end = style
+    return [f"{bold}{line(heads)}{end}", *map(line, rows), ""]
+
+
+def _in_colour() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()

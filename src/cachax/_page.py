@@ -1,0 +1,163 @@
+"""Reports as HTML: one page that needs nothing else, and what a notebook shows."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ._draw import dependency_graph, timeline
+from ._look import count, function_table, headline, seconds, size, value_table
+
+_TEMPLATE = Path(__file__).parent / "report.html"
+_STYLE = ("<style>", "</style>")
+
+
+def page_of(report: Any) -> str:
+    """The whole page."""
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    return text.replace("<!-- headline -->", escape(headline(report))).replace(
+        "<!-- body -->", _body(report)
+    )
+
+
+def notebook_of(report: Any) -> str:
+    """A report in a notebook: folded, but for the headline."""
+    return (
+        f'<div class="cachax">{_style()}<details><summary>{escape(headline(report))}'
+        f"</summary>{_body(report)}</details></div>"
+    )
+
+
+def explanation_of(told: Any) -> str:
+    """An explanation in a notebook."""
+    rows = [
+        [
+            p.argument,
+            p.name,
+            p.became,
+            p.why,
+            _where(p.where),
+            seconds(p.seconds),
+            size(p.bytes),
+        ]
+        for p in told.properties
+    ]
+    heads = ["argument", "property", "became", "why", "asked for at", "time", "size"]
+    programs = [
+        [e.name, e.what.value, e.why, seconds(e.seconds)] for e in told.programs
+    ]
+    inner = _table(heads, rows, numbers=2)
+    if programs:
+        inner += _table(["program", "what", "why", "time"], programs, numbers=1)
+    return (
+        f'<div class="cachax">{_style()}<details open><summary>{escape(told.function)}'
+        f"</summary>{inner}</details></div>"
+    )
+
+
+def _style() -> str:
+    text = _TEMPLATE.read_text(encoding="utf-8")
+    start, end = (text.index(mark) for mark in _STYLE)
+    return text[start : end + len(_STYLE[1])]
+
+
+def _body(report: Any) -> str:
+    parts = [_section("What to fix", _fixes(report))]
+    for title, (heads, rows) in (
+        ("Values", value_table(report)),
+        ("Functions", function_table(report)),
+    ):
+        if rows:
+            table = _table(heads, rows, numbers=len(heads) - 1)
+            parts.append(_section(title, table))
+    parts.append(_section("Timeline", _legend() + _scrolling(timeline(report.events))))
+    for cls, uses in report.dependencies().items():
+        if any(uses.values()):
+            parts.append(
+                _section(
+                    f"What {cls} is computed from",
+                    _scrolling(dependency_graph(cls, uses)),
+                )
+            )
+    parts.append(_section("Everything that happened", _events(report), folded=True))
+    return "".join(parts)
+
+
+def _section(title: str, inner: str, folded: bool = False) -> str:
+    is_open = "" if folded else " open"
+    title = f"<summary>{escape(title)}</summary>"
+    return f"<details{is_open}>{title}<div>{inner}</div></details>"
+
+
+def _fixes(report: Any) -> str:
+    if not report.fixes:
+        return "<p>Nothing was computed or compiled needlessly.</p>"
+    return "".join(
+        f"<article><p><b>{escape(seconds(fix.seconds))}</b> "
+        f"<code>{escape(_where(fix.where))}</code> {escape(fix.what)}</p>"
+        f"<p>{escape(fix.instead)}</p></article>"
+        for fix in report.fixes
+    )
+
+
+def _events(report: Any) -> str:
+    return _table(
+        ["at", "what", "name", "object", "where", "time", "size", "why", "thread"],
+        [
+            [
+                f"{e.start:.4f} s",
+                e.what.value,
+                e.name,
+                count(e.object),
+                _where(e.where),
+                seconds(e.seconds),
+                size(e.bytes),
+                e.why,
+                e.thread,
+            ]
+            for e in report.events
+        ],
+    )
+
+
+def _legend() -> str:
+    kinds = [
+        "computed",
+        "hit",
+        "known",
+        "carried in",
+        "brought out",
+        "inline",
+        "called",
+        "compiled",
+        "dropped",
+    ]
+    marks = [
+        f'<span><i class="{kind.replace(" ", "-")}"></i>{kind}</span>' for kind in kinds
+    ]
+    return f'<p class="legend">{"".join(marks)}</p>'
+
+
+def _scrolling(drawing: str) -> str:
+    return f'<div class="scroll">{drawing}</div>'
+
+
+def _where(where: Any) -> str:
+    return "" if where is None else str(where)
+
+
+def _table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0
+) -> str:
+    """The last `numbers` columns are set to the right."""
+    first_number = len(heads) - numbers
+
+    def cells(tag: str, row: Sequence[str]) -> str:
+        return "".join(
+            f"<{tag}{' class=n' if i >= first_number else ''}>{escape(cell)}</{tag}>"
+            for i, cell in enumerate(row)
+        )
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    head = f"<thead><tr>{cells('th', heads)}</tr></thead>"
+    return f'<div class="scroll"><table>{head}<tbody>{body}</tbody></table></div>'
