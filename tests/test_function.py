@@ -1,5 +1,6 @@
 """A free function of pytrees is kept for what it is called on: the laws hold for it."""
 
+import functools
 import gc
 import threading
 import weakref
@@ -304,3 +305,93 @@ def test_several_threads() -> None:
         for thread in threads:
             thread.join()
     assert counts == {"lengths": 1}
+
+
+# What is told apart, and what is let go
+
+
+class Config:
+    """It may change."""
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    @cachax.cache
+    def scaled(self, x: Any) -> Any:
+        return self.by * x
+
+
+@cachax.cache
+def applied(x: Any, config: Any) -> Any:
+    return config.by * x if isinstance(config, Config) else config(x)
+
+
+def test_an_argument_that_changes() -> None:
+    x, config = jnp.ones(2), Config(2.0)
+    close(applied(x, config), np.full(2, 2.0))
+    close(config.scaled(x), np.full(2, 2.0))
+    config.by = 5.0
+    close(applied(x, config), np.full(2, 5.0))
+    close(config.scaled(x), np.full(2, 5.0))
+    watched = weakref.ref(config)
+    del config
+    gc.collect()
+    assert watched() is None
+
+
+def test_functions_as_arguments() -> None:
+    x, factors = jnp.ones(2), [1.0]
+    big = [jnp.ones(1000) for _ in range(5)]
+    watched = [weakref.ref(each) for each in big]
+    for each in big:
+        close(applied(x, lambda q, each=each: q * each[0]), np.ones(2))
+    changing = lambda q: q * factors[0]  # noqa: E731
+    close(applied(x, changing), np.ones(2))
+    factors[0] = 3.0
+    close(applied(x, changing), np.full(2, 3.0))
+    del big, each
+    gc.collect()
+    assert [ref() for ref in watched] == [None] * 5
+
+
+def test_a_traced_array_leaves_no_trace_behind(no_leaks: None) -> None:
+    x = jnp.arange(3.0)
+    expected = np.outer(np.arange(3), np.arange(3))
+    for transform in (jax.jit, cachax.jit, jax.checkpoint):
+        close(transform(lambda x: gram(x))(x), expected)
+    close(jax.lax.map(gram, x[None])[0], expected)
+
+
+def test_a_class_that_a_jitted_body_meets_first() -> None:
+    outer = cachax.cache(jax.jit(lambda pair: lengths(pair.points)))
+    inner = new_class()
+    holder = type(inner)(inner, inner.density)
+    close(outer(holder), np.array([1.0, 2.0]))
+
+
+def test_all_pairs_of_several_arrays() -> None:
+    arrays = [jnp.full(2, float(i)) for i in range(6)]
+    with computations() as counts:
+        for _ in range(2):
+            for x in arrays:
+                for y in arrays:
+                    distance(x, y)
+    assert counts == {"distance": 36}
+
+
+def test_what_is_kept_for_no_array_goes_with_the_function() -> None:
+    def local(i: int) -> Any:
+        big = jnp.full(10, float(i))
+        fun = cachax.cache(lambda n: n * big)
+        fun(2)
+        return weakref.ref(big)
+
+    watched = [local(i) for i in range(5)]
+    gc.collect()
+    assert [ref() for ref in watched] == [None] * 5
+
+
+def test_of_a_function_without_a_name() -> None:
+    add = cachax.cache(functools.partial(lambda by, x: by + x, 1.0))
+    close(add(jnp.ones(2)), np.full(2, 2.0))
+    assert "partial" in repr(add)

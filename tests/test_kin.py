@@ -1,6 +1,9 @@
 """A rebuilt object keeps what still holds: what was computed from the same arrays."""
 
+import collections
 import copy
+import datetime
+import decimal
 import gc
 import pickle
 import weakref
@@ -385,3 +388,239 @@ def test_an_object_returned_from_jit_is_kin_too() -> None:
         new = grown(mesh())
         close(scaled(new).factor, new.factor)
     assert counts == {"stiffness": 1, "factor": 1}
+
+
+# What a body may depend on without its being an array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class With:
+    """An array that is used, one that may be, and something else."""
+
+    a: Any
+    b: Any
+    s: Any = field(default=None, metadata={"static": True})
+
+    @cachax.cached_property
+    def value(self) -> Any:
+        return jnp.sum(self.s(self.a, self.b) if callable(self.s) else self.a) + 0
+
+    @cachax.cached_property
+    def size(self) -> Any:
+        return jnp.sum(self.a) * (len(self.s) if hasattr(self.s, "__len__") else 0)
+
+    @cachax.cached_property
+    def shown(self) -> tuple[str, Any]:
+        return repr(self.s), jnp.sum(self.a)
+
+
+def first_of(a: Any, b: Any) -> Any:
+    return a
+
+
+def second_of(a: Any, b: Any) -> Any:
+    return b
+
+
+def test_another_static_function_uses_other_fields() -> None:
+    a, b = jnp.ones(3), jnp.ones(3)
+    one = With(a, b, first_of)
+    close(one.value, 3.0)
+    close(replace(one, b=2 * b).value, 3.0)
+    two = With(a, b, second_of)
+    close(two.value, 3.0)
+    close(replace(two, b=7 * b).value, 21.0)
+
+
+def test_a_function_whose_closure_changes() -> None:
+    factors = [1.0]
+    one = With(jnp.ones(3), jnp.ones(3), lambda a, b: factors[0] * a)
+    close(one.value, 3.0)
+    factors[0] = 2.0
+    close(replace(one).value, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("mine", "others"),
+    [
+        (range(3), range(5)),
+        (datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)),
+        (decimal.Decimal("1.0"), decimal.Decimal("2.0")),
+        (np.float32(0.0), np.float32(-0.0)),
+        (np.timedelta64(60, "s"), np.timedelta64(1, "m")),
+        (frozenset({1}), frozenset({1.0})),
+        (1, True),
+        (slice(1), slice(2)),
+    ],
+    ids=repr,
+)
+def test_static_things_are_told_apart(mine: Any, others: Any) -> None:
+    one = With(jnp.ones(3), jnp.ones(3), mine)
+    assert one.shown[0] == repr(mine)
+    assert replace(one, s=others).shown[0] == repr(others)
+    assert replace(one, s=mine).shown[0] == repr(mine)
+
+
+def test_containers_that_know_more_than_what_is_in_them() -> None:
+    one = With(jnp.ones(3), jnp.ones(3), collections.deque([1], maxlen=1))
+    assert "maxlen=1" in one.shown[0]
+    other = replace(one, s=collections.deque([1], maxlen=2))
+    assert "maxlen=2" in other.shown[0]
+
+
+class Open:
+    def __init__(self) -> None:
+        self.r: Any = None
+
+    @cachax.cached_property
+    def shown(self) -> str:
+        return repr(self.r)
+
+
+def test_an_id_that_is_used_again_for_a_range() -> None:
+    one = Open()
+    for n in range(50):
+        one.r = None
+        one.r = range(n)
+        assert one.shown == f"range(0, {n})"
+
+
+def test_random_keys() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Keyed:
+        key: Any
+        x: Any
+
+        @cachax.cached_property
+        def draw(self) -> Any:
+            computing("draw")
+            return jax.random.normal(self.key, (2,))
+
+    one = Keyed(jax.random.key(0), jnp.ones(2))
+    with computations() as counts:
+        close(one.draw, jax.random.normal(jax.random.key(0), (2,)))
+        close(replace(one, x=2 * one.x).draw, one.draw)
+        close(cachax.jit(lambda k: k.draw)(one), one.draw)
+    assert counts == {"draw": 1}
+
+
+def test_the_device_of_an_array_that_is_not_used() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Zeros:
+        x: Any
+        other: Any
+
+        @cachax.cached_property
+        def zeros(self) -> Any:
+            return jnp.zeros_like(self.x) + self.other
+
+    first, second = jax.devices()[:2]
+    other = jnp.float32(0)
+    one = Zeros(jax.device_put(jnp.ones(2), first), other)
+    one.zeros  # noqa: B018
+    moved = replace(one, x=jax.device_put(jnp.ones(2), second))
+    assert (moved.zeros + moved.x).devices() == {second}
+
+
+def test_a_class_that_loses_a_field_when_it_is_flattened() -> None:
+    @jax.tree_util.register_pytree_node_class
+    class Losing:
+        def __init__(self, a: Any, b: Any, mode: str = "") -> None:
+            self.a, self.b, self.mode = a, b, mode
+
+        def tree_flatten(self) -> Any:
+            return (self.a, self.b), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> Any:
+            return cls(*children)
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return jnp.sum(self.b if self.mode == "b" else self.a)
+
+    a, b = jnp.ones(2), jnp.ones(2)
+    close(Losing(a, b, "b").value, 2.0)
+    close(Losing(a, 5 * b, "b").value, 10.0)
+
+
+def test_a_field_with_an_odd_name() -> None:
+    class Odd:
+        def __init__(self, x: Any, scale: float) -> None:
+            self.x = x
+            self.__dict__["__scale__"] = scale
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return jnp.sum(self.x) * self.__dict__["__scale__"]
+
+    x = jnp.ones(2)
+    close(Odd(x, 1.0).value, 2.0)
+    close(Odd(x, 2.0).value, 4.0)
+
+
+def test_what_cannot_be_hashed_is_not_compared() -> None:
+    class Unhashable(str):
+        __hash__ = None  # type: ignore[assignment]
+
+    class Named:
+        def __init__(self, x: Any) -> None:
+            self.x, self.name = x, Unhashable("n")
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return jnp.sum(self.x)
+
+    x = jnp.ones(2)
+    close(Named(x).value, 2.0)
+    close(Named(x).value, 2.0)
+
+
+def test_an_interrupt_while_looking_is_forgotten() -> None:
+    interrupts = [True]
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Interrupted:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            if isinstance(self.x, jax.core.Tracer) and interrupts.pop():
+                raise KeyboardInterrupt
+            computing("value")
+            return jnp.sum(self.x)
+
+    one = Interrupted(jnp.ones(2), jnp.ones(2))
+    close(one.value, 2.0)
+    with pytest.raises(KeyboardInterrupt):
+        replace(one, y=2 * one.y).value  # noqa: B018
+    interrupts.append(False)
+    with computations() as counts:
+        close(replace(one, y=3 * one.y).value, 2.0)
+    assert not counts
+
+
+def test_a_preset_value_that_comes_out_of_jit_stays_with_its_object() -> None:
+    given = cachax.jit(lambda m: cachax.preset(m, stiffness=jnp.zeros((3, 3))))(mesh())
+    close(given.stiffness, np.zeros((3, 3)))
+    close(scaled(given).stiffness, np.outer(np.arange(3), np.arange(3)))
+    close(given.factor, 3 * np.eye(3))
+    close(
+        scaled(given).factor @ scaled(given).factor.T,
+        scaled(given).stiffness + 9 * np.eye(3),
+    )
+
+
+def test_of_a_method_few_values_are_kept_for_one_array() -> None:
+    points = jnp.arange(3.0)
+    gc.collect()
+    arrays = len(jax.live_arrays())
+    for n in range(100):
+        mesh(points=points).power(n)
+    gc.collect()
+    assert len(jax.live_arrays()) <= arrays + 9

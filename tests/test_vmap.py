@@ -293,3 +293,31 @@ def test_a_cached_function_of_each() -> None:
         for _ in range(2):
             close(cachax.vmap(spread, in_axes=(EACH,))(processes), np.ones(2))
     assert counts == {"spread": 1}
+
+
+def test_axes_by_position() -> None:
+    mapped = cachax.vmap(predict, (EACH, None), 0)
+    np.testing.assert_allclose(mapped(ensemble(2), 0.5).shape, (2,))
+
+
+def test_what_is_the_same_for_all_is_no_tracer() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Indexed:
+        x: Any
+
+        @cachax.cached_property
+        def index(self) -> Any:
+            return np.array([2, 0, 1]), 2 * self.x
+
+    def picked(one: Indexed) -> Any:
+        index, double = one.index
+        return double[int(index[0])]
+
+    batch = Indexed(jnp.arange(6.0).reshape(2, 3))
+    for _ in range(2):
+        close(cachax.vmap(picked)(batch), np.array([4.0, 10.0]))
+        close(
+            cachax.jit(cachax.vmap(lambda o: o.index[1].sum()))(batch),
+            np.array([6.0, 24.0]),
+        )

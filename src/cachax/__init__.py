@@ -15,6 +15,7 @@ from ._jit import jit as jit
 from ._lift import lift as lift
 from ._method import cached_method as cached_method
 from ._record import record as record
+from ._report import Report as Report
 from ._verbs import cached as cached
 from ._verbs import clear as clear
 from ._verbs import is_cached as is_cached

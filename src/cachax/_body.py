@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.tree_util import PyTreeDef
 
-from ._carry import Carried
+from ._carry import Carried, NewSubject
 from ._compat import Tracer, jit_is_disabled
 from ._find import layout_of
 from ._habit import Habit, active_loan, call_lending
@@ -82,6 +82,10 @@ def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return call_lending(habit, (obj,), leaves, program, at_once=True).result
         except _SelfIsStatic:
             return jitted(obj)
+        except NewSubject:
+            if active_loan() is not None:  # further out they must be found first
+                raise
+            return body(obj)
         except Exception:
             if started:
                 raise

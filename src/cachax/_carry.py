@@ -31,13 +31,18 @@ class Carried:
     """Values on their way through a transformation: arrays as leaves, and the rest
     as part of the structure, so that a change of it is traced anew."""
 
-    __slots__ = ("arrays", "moulds")
+    __slots__ = ("arrays", "moulds", "on_trust")
 
     def __init__(
-        self, arrays: Sequence[Any], moulds: tuple[tuple[Ask, Mould], ...]
+        self,
+        arrays: Sequence[Any],
+        moulds: tuple[tuple[Ask, Mould], ...],
+        on_trust: frozenset[Slot] = frozenset(),
     ) -> None:
         self.arrays = arrays
         self.moulds = moulds
+        self.on_trust = on_trust
+        """Whose values were given, and not computed."""
 
     def values(self) -> Iterator[tuple[Ask, Mould, Any]]:
         start = 0
@@ -47,11 +52,11 @@ class Carried:
             start = end
 
     def tree_flatten(self) -> tuple[Sequence[Any], Any]:
-        return self.arrays, self.moulds
+        return self.arrays, (self.moulds, self.on_trust)
 
     @classmethod
-    def tree_unflatten(cls, moulds: Any, arrays: Sequence[Any]) -> "Carried":
-        return cls(arrays, moulds)
+    def tree_unflatten(cls, about: Any, arrays: Sequence[Any]) -> "Carried":
+        return cls(arrays, *about)
 
 
 @jax.tree_util.register_pytree_node_class

@@ -111,6 +111,7 @@ class CallKey(Computed):
         self.source = source
         self.attrname = attrname
         self.moulds = source.moulds
+        self.kin = Kin(body, source.records)
         self._identity = identity
         self._hash = hash((id(source), identity))
 

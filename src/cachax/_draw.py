@@ -12,7 +12,7 @@ _LANE = 18
 
 
 def timeline(events: Sequence[Event]) -> str:
-    """A lane for each thread and depth: bars for what takes time, marks for the rest."""
+    """A lane for each thread and depth: bars for what takes time, marks for others."""
     shown = [e for e in events if e.what is not What.TRACED]
     if not shown:
         return ""

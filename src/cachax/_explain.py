@@ -1,5 +1,7 @@
 """What happens to the cached values of one call, and why."""
 
+import contextlib
+import functools
 import inspect
 import shutil
 from collections.abc import Callable
@@ -9,6 +11,7 @@ from typing import Any
 import jax
 
 from ._causes import MADE_INSIDE
+from ._compat import is_jitted
 from ._events import Event, What, Where
 from ._find import Slot, layout_of
 from ._look import seconds, size, wrapped
@@ -80,7 +83,8 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     """Call `fun`, and tell what became of the cached values of its arguments, and why.
 
     It may be a `cachax.jit` function, a `jax.jit` function or a plain one. It is called
-    once; what it returned is in `.result`.
+    once, and what it returned is in `.result`. (A `jax.jit` function that was called
+    before is traced once more, without being run.)
 
     >>> import dataclasses, jax, jax.numpy as jnp, cachax
     >>> @jax.tree_util.register_dataclass
@@ -105,6 +109,8 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     there = {slot: _kept(obj) for slot, obj in objects.items()}
     with recording() as recorder:
         result = wait_for(fun(*args, **kwargs))
+        if is_jitted(fun) and recorder.report.count("inline") == 0:
+            _trace_again(fun, args, kwargs)
     report = recorder.report
     properties = [
         _property(
@@ -127,6 +133,18 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     programs = [e for e in report.events if e.what in (What.TRACED, What.COMPILED)]
     name = getattr(fun, "__qualname__", None) or repr(fun)
     return Explanation(name, result, properties, returned, inside, programs, report)
+
+
+def _trace_again(fun: Any, args: Any, kwargs: Any) -> None:
+    """A `jax.jit` function that has been traced before tells nothing when called."""
+    inner = fun.__wrapped__
+
+    @functools.wraps(inner)
+    def anew(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
+
+    with contextlib.suppress(Exception):  # it may have static arguments
+        jax.eval_shape(jax.jit(anew), *args, **kwargs)
 
 
 def _kept(obj: Any) -> set[str]:

@@ -18,6 +18,7 @@ from ._carry import NewSubject
 from ._compat import CONCRETE, current_trace
 from ._computed import Computed
 from ._find import FIRST, layout_of
+from ._kin import Records
 from ._memo import Key, Memo, making, memo_of, memos
 from ._options import Arguments
 from ._pack import pack
@@ -117,10 +118,10 @@ class Fresh:
         traced = _bringing_out(fun, static, moulds, self._may_trace)
         self._program: Any = jax.jit(traced, **options)
         self._types = (*map(type, instance_dict(first, "__dict__").values()),)
-        self._known: list[dict[int | None, Any]] = []
+        self._known: list[Records] = []
         for (_, key), _ in moulds:
             if isinstance(key, Computed):
-                self._known.append(key.kin.by_thing)
+                self._known.append(key.kin.records)
         self._failures = 0
         self._unfounded = 0
         self.wants_a_trace = False

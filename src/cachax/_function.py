@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import threading
 import types
 import warnings
 from collections.abc import Callable
@@ -17,12 +18,13 @@ from ._computed import CallKey
 from ._errors import argument_not_kept
 from ._find import is_pytree
 from ._habit import active_loan
-from ._kin import Kin
-from ._levels import traces_in
+from ._kin import Kin, Records
+from ._levels import at_level_of, traces_in
 from ._memo import becomes_subject
 from ._pack import identity_of, is_hashable
-from ._parts import ATOMS, walk_fields
+from ._parts import ATOMS, walk
 from ._recent import Recent
+from ._snapshot import is_open
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,8 +36,8 @@ def cache(fun: Callable[P, R]) -> "CachedFunction[P, R]":
     """A function that is computed once for each object, or array, it is called on.
 
     What is kept is kept for the arrays in its arguments, by identity, and for what else
-    is in them, by value. It goes when the arrays go. Called on an argument of a
-    `cachax.jit` function, the value is computed outside and carried in.
+    is in them, by value. It goes when the arrays go. Called on an object that is an
+    argument of a `cachax.jit` function, the value is computed outside and carried in.
 
     Called on several of them, or on a list, the value is kept if nobody can change it:
     arrays of JAX, numbers, strings, tuples of them, frozen objects.
@@ -69,11 +71,15 @@ class CachedFunction(Generic[P, R]):
 
     def __init__(self, fun: Callable[P, R]) -> None:
         self.moulds: dict[Any, Any] = Recent()
+        self.records = Records(8)
+        self._of_several = Records(100)  # there is no object that keeps these as well
+        self._of_nothing: dict[Any, Any] = Recent()
+        self._lock = threading.RLock()
         self._signature = inspect.signature(fun)
         self._keys: dict[Any, FunctionKey] = Recent()
         self._on_one: WeakKeyDictionary[type, FunctionKey] = WeakKeyDictionary()
         """For calls with nothing but one object, by its class."""
-        self._nothing = _Together(())
+        self.__name__ = getattr(fun, "__name__", None) or repr(fun)
         functools.update_wrapper(self, fun, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -101,16 +107,28 @@ class CachedFunction(Generic[P, R]):
             warnings.warn(argument_not_kept(self.__name__), stacklevel=3)
             return self.__wrapped__(*args, **kwargs)
         if not subjects:
-            return self._key(statics, (), False).read(self._nothing)  # type: ignore[no-any-return]
+            return self._call_on_nothing(statics)
         is_one = len(subjects) == 1 and _can_have_values(*subjects.values())
         key = self._key(statics, tuple(subjects), is_one)
         if not is_one:
             return key.read(_Together(tuple(subjects.values())))  # type: ignore[no-any-return]
         (subject,) = subjects.values()
+        if isinstance(subject, Tracer):  # a value holds it, and it would hold the value
+            return self.__wrapped__(*args, **kwargs)
         if len(args) == 1 and not kwargs and 0 in subjects:
             self._on_one[type(subject)] = key
         _look_for(subject)
         return key.read(subject)  # type: ignore[no-any-return]
+
+    def _call_on_nothing(self, statics: dict[int | str, Any]) -> R:
+        key = self._key(statics, (), False)
+        with self._lock:
+            value = self._of_nothing.get(key, self)
+            if value is self:
+                value = at_level_of(_Together(()), key.body)
+                if not traces_in(value):
+                    self._of_nothing[key] = value
+            return value  # type: ignore[no-any-return]
 
     def _key(
         self, statics: dict[int | str, Any], places: tuple[Any, ...], is_one: bool
@@ -130,7 +148,7 @@ class CachedFunction(Generic[P, R]):
 
             key = FunctionKey(self, identity, self._name(statics), body)
             if not is_one:
-                key.kin = Kin(None)
+                key.kin = Kin(None, self._of_several)
             self._keys[identity] = key
         return key
 
@@ -166,14 +184,13 @@ class _Together:
 
 
 def _is_static(x: Any) -> bool:
-    """Whether an argument is told from another by its value."""
+    """Whether an argument is told from another by its value: it has no arrays in it,
+    and nothing that may change."""
     if isinstance(x, ATOMS):
         return True
     if isinstance(x, _ARRAYS) or not is_hashable(x) or not is_hashable(identity_of(x)):
         return False
-    if any(isinstance(part, _ARRAYS) for part in walk_fields(x)):
-        return False
-    return not (type(x).__weakrefoffset__ and is_pytree(x))
+    return not any(isinstance(part, _ARRAYS) or is_open(part) for part in walk(x))
 
 
 def _can_have_values(x: Any) -> bool:

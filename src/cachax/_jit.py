@@ -439,7 +439,9 @@ class Jitted(Generic[P, R]):
             for (slot, key), _, value in brought.values():
                 obj = objects[slot]
                 if key.peek(obj, brought) is brought:  # not laid by the class
-                    memo_of(obj).keep(key, value)
+                    memo = memo_of(obj)
+                    memo.keep(key, value)
+                    memo.on_trust |= slot in brought.on_trust
                     key.note_kin(obj, makeup_of(obj), value)
         return out  # type: ignore[no-any-return]
 
@@ -512,7 +514,9 @@ def _values_on(out: Any) -> Carried:
     layout = layout_of((out,))
     arrays: list[Any] = []
     moulds = []
-    for slot, obj in (layout.by_slot((out,)) if layout else {}).items():
+    objects = layout.by_slot((out,)) if layout else {}
+    on_trust = frozenset(slot for slot, x in objects.items() if memo_of(x).on_trust)
+    for slot, obj in objects.items():
         for key, value in memo_of(obj).values.items():
             try:
                 packed = pack(value, key.of(obj))
@@ -521,7 +525,7 @@ def _values_on(out: Any) -> Carried:
             if packed is not None:
                 arrays += packed[0]
                 moulds.append(((slot, key), packed[1]))
-    return Carried(arrays, tuple(moulds))
+    return Carried(arrays, tuple(moulds), on_trust if moulds else frozenset())
 
 
 def _apart_from(leaves: Sequence[Any], carried: Carried) -> Carried:

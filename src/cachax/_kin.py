@@ -21,7 +21,7 @@ from ._parts import plain_leaves, walk
 from ._recent import Recent
 from ._shelf import AtHand
 from ._snapshot import is_open
-from ._uses import things_used
+from ._uses import arrays_used
 
 NOT_KEPT: Any = object()
 
@@ -29,15 +29,25 @@ NOT_KEPT: Any = object()
 class _Record:
     """A value, and what it was computed from."""
 
-    __slots__ = ("__weakref__", "at_hand", "ids", "owner", "rest", "value", "watched")
+    __slots__ = (
+        "__weakref__",
+        "at_hand",
+        "ids",
+        "kin",
+        "owner",
+        "places",
+        "rest",
+        "value",
+        "watched",
+    )
 
-    def __init__(
-        self, obj: object, rest: Any, ids: list[int | None], value: Any
-    ) -> None:
+    def __init__(self, kin: "Kin", obj: object, makeup: Makeup, value: Any) -> None:
+        self.kin = kin
         self.owner = weakref.ref(obj)
-        self.rest = rest
-        self.ids = ids
-        """Of the things, as long as they are there; then None."""
+        self.rest = makeup.rest
+        self.places = makeup.places
+        self.ids = makeup.ids
+        """Of the arrays, as long as they are there; then None."""
         self.value = value
         self.watched: list[_Watch] = []
         self.at_hand = AtHand()
@@ -47,47 +57,70 @@ class _Record:
 
 
 class _Watch(weakref.ref[Any]):
-    """On one of the things of a record."""
+    """On one of the arrays of a record."""
 
-    __slots__ = ("kin", "place", "record")
+    __slots__ = ("place", "record")
 
-    kin: "Kin"
     place: int
     record: weakref.ref[_Record]
 
 
 def _gone(watch: _Watch) -> None:
+    # Called at exit too, when there may be no more globals.
     record = watch.record()
     if record is not None:
-        watch.kin.lose(record, watch.place)
+        record.kin.lose(record, watch.place)
 
 
-_AT_MOST = 2
-"""Values kept for one thing, when their objects are gone: of a property that depends on
-a number as well, each number would leave one behind."""
+class Records(dict[int | None, tuple[Any, ...]]):
+    """By the ids of the arrays they were computed from: under each the newest ones.
+
+    They are kept when their objects are gone, as long as the arrays are there. Of a
+    property that depends on a number as well, each number would leave one behind: so
+    there are few for one array.
+    """
+
+    __slots__ = ("at_most",)
+
+    def __init__(self, at_most: int) -> None:
+        self.at_most = at_most
+
+    def put(self, kinsman: Any) -> None:
+        for array in kinsman.ids:
+            if array is not None:
+                self[array] = (kinsman, *self.get(array, ()))[: self.at_most]
+
+    def take_out(self, kinsman: Any, array: int | None) -> None:
+        others = tuple(x for x in self.get(array, ()) if x is not kinsman)
+        if others:
+            self[array] = others
+        else:
+            self.pop(array, None)
 
 
 class Kin:
-    """The values of one key, by the ids of the things they were computed from: under
-    each the newest ones."""
+    """The values of one key that may be right for other objects."""
 
-    __slots__ = ("__weakref__", "_body", "_undecided", "_used", "by_thing")
+    __slots__ = ("__weakref__", "_body", "_undecided", "_used", "records")
 
-    def __init__(self, body: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self, body: Callable[[Any], Any] | None, records: Records | None = None
+    ) -> None:
         self._body = body
         """None if it is not worth a look: everything counts."""
-        self.by_thing: dict[int | None, tuple[Any, ...]] = {}
+        self.records = Records(2) if records is None else records
+        """Of other keys too, if it is a method or a function."""
         self._used: dict[Any, list[bool] | None] = Recent()
         self._undecided: _Record | None = None
 
     def find(self, key: Key, obj: Any, makeup: Makeup) -> Any:
         """The value, if it is known from another object; else `NOT_KEPT`."""
-        if not self.by_thing and not _borrowers:
+        if not self.records and not _borrowers:
             return NOT_KEPT
         tried: set[int] = set()
-        for thing in makeup.ids:
-            for kinsman in (*self.by_thing.get(thing, ()), *_borrowers.get(thing, ())):
-                if id(kinsman) not in tried:
+        for array in makeup.ids:
+            for kinsman in (*self.records.get(array, ()), *_borrowers.get(array, ())):
+                if id(kinsman) not in tried and kinsman.kin in (self, None):
                     tried.add(id(kinsman))
                     value = self._of(kinsman, key, obj, makeup)
                     if value is not NOT_KEPT and may_be_kept(value, obj):
@@ -96,7 +129,7 @@ class Kin:
 
     def _of(self, kinsman: Any, key: Key, obj: Any, makeup: Makeup) -> Any:
         if isinstance(kinsman, _Record):
-            holds = self._holds_for(obj, makeup, kinsman.rest, kinsman.ids)
+            holds = self._holds_for(obj, makeup, kinsman)
             if kinsman is self._undecided:
                 self._undecided = None
                 if not holds:
@@ -104,28 +137,31 @@ class Kin:
             return kinsman.value if holds else NOT_KEPT
         other = kinsman()
         its = None if other is obj or other is None else makeup_of(other)
-        if its is None or not self._holds_for(obj, makeup, its.rest, its.ids):
+        if its is None or not self._holds_for(obj, makeup, its):
             return NOT_KEPT
         is_lent_to = memo_of(other).lender is not None
         return key.read(other) if is_lent_to else key.peek(other, NOT_KEPT)
 
-    def _holds_for(
-        self, obj: Any, makeup: Makeup, rest: Any, ids: Sequence[int | None]
-    ) -> bool:
-        """Whether what was computed from things of these ids is right for `obj`."""
-        if makeup.rest != rest:
+    def _holds_for(self, obj: Any, makeup: Makeup, other: "Makeup | _Record") -> bool:
+        """Whether what was computed for the other one is right for `obj`."""
+        rest = makeup.rest
+        if rest != other.rest:
             return False
-        pairs = zip(makeup.ids, ids, strict=True)
-        same = [mine is not None and mine == its for mine, its in pairs]
+        same = _same(makeup.ids, other.ids)
         if all(same) or self._body is None:
             return all(same)
         if rest not in self._used:
             self._used[rest] = None  # in case that to flatten it reads this very key
-            self._used[rest] = things_used(self._body, obj, makeup.things)
+            try:
+                self._used[rest] = arrays_used(self._body, obj, makeup)
+            except BaseException:  # interrupted
+                self._used.pop(rest, None)
+                raise
         used = self._used[rest]
-        return used is not None and all(
-            is_same for is_same, is_used in zip(same, used, strict=True) if is_used
-        )
+        if used is None or not _where(used, same):
+            return False
+        pairs = zip(makeup.places, other.places, strict=True)
+        return all(a is None or b is None or a == b for a, b in pairs)
 
     def note(self, obj: Any, makeup: Makeup, value: Any) -> None:
         """That `value` was computed for `obj`."""
@@ -133,25 +169,26 @@ class Kin:
         if not any(ids) or not _may_be_shared(value, ids):
             return
         if traces_in(value):
-            _note_traced(obj, ids, self.by_thing)
+            _note_traced(obj, ids, self.records, self)
             return
-        record = _Record(obj, makeup.rest, ids, value)
-        for place, thing in enumerate(makeup.things):
+        record = _Record(self, obj, makeup, value)
+        for place, array in enumerate(makeup.arrays):
             if ids[place] is not None:
-                watch = _Watch(thing, _gone)
-                watch.kin, watch.place, watch.record = self, place, weakref.ref(record)
+                watch = _Watch(array, _gone)
+                watch.place, watch.record = place, weakref.ref(record)
                 record.watched.append(watch)
-        _put(record, self.by_thing)
+        self.records.put(record)
 
     def forget(self, makeup: Makeup) -> None:
-        """All that was computed from one of these things."""
-        for thing in makeup.ids:
-            for kinsman in self.by_thing.get(thing, ()):
-                self.drop(kinsman)
+        """All that was computed from one of these arrays."""
+        for array in makeup.ids:
+            for kinsman in self.records.get(array, ()):
+                if kinsman.kin is self:
+                    self.drop(kinsman)
 
     def lose(self, record: _Record, place: int) -> None:
-        """One of the things of a record is gone."""
-        _take_out(record, self.by_thing, record.ids[place])
+        """One of the arrays of a record is gone."""
+        self.records.take_out(record, record.ids[place])
         record.ids[place] = None
         if not self._stays_without(record, place) or not any(record.ids):
             self.drop(record)
@@ -161,7 +198,7 @@ class Kin:
             used = self._used[record.rest]
             return used is not None and not used[place]
         # Nobody knows yet whether the value depends on it. If it went with its object,
-        # another may just have been made of the things that are left.
+        # another may just have been made of the arrays that are left.
         if self._body is None or record.owner() is not None:
             return False
         if self._undecided is not record:
@@ -171,28 +208,36 @@ class Kin:
         return True
 
     def known(self, makeup: Makeup) -> tuple[Any, list[bool]] | None:
-        """The record of a value for objects of this makeup, and which of the things in
+        """The record of a value for objects of this makeup, and which of the arrays in
         them it depends on."""
         used = self._used.get(makeup.rest)
-        for thing in makeup.ids:
-            for record in self.by_thing.get(thing, ()):
-                if isinstance(record, _Record) and record.rest == makeup.rest:
-                    pairs = zip(record.ids, makeup.ids, strict=True)
-                    same = [its == mine is not None for its, mine in pairs]
-                    needed = used or [True] * len(same)
-                    if all(s for s, u in zip(same, needed, strict=True) if u):
+        for array in makeup.ids:
+            for record in self.records.get(array, ()):
+                is_mine = isinstance(record, _Record) and record.kin is self
+                if is_mine and record.rest == makeup.rest:
+                    needed = used or [True] * len(record.ids)
+                    if _where(needed, _same(makeup.ids, record.ids)):
                         return record, needed
         return None
 
     def drop(self, record: Any) -> None:
-        for thing in record.ids:
-            _take_out(record, self.by_thing, thing)
+        for array in record.ids:
+            self.records.take_out(record, array)
         if self._undecided is record:
             self._undecided = None
 
     def drop_undecided(self) -> None:
         if self._undecided is not None:
             self.drop(self._undecided)
+
+
+def _same(mine: Sequence[int | None], its: Sequence[int | None]) -> list[bool]:
+    return [a is not None and a == b for a, b in zip(mine, its, strict=True)]
+
+
+def _where(needed: Sequence[bool], same: Sequence[bool]) -> bool:
+    """Whether all that is needed is the same."""
+    return all(s for s, n in zip(same, needed, strict=True) if n)
 
 
 _with_undecided: weakref.WeakSet[Kin] = weakref.WeakSet()
@@ -209,12 +254,16 @@ gc.callbacks.append(_drop_undecided)
 
 
 def _may_be_shared(value: Any, ids: Sequence[int | None]) -> bool:
-    """Not if it can be changed, in place too, nor if it holds one of the things it came
+    """Not if it can be changed, in place too, nor if it holds one of the arrays it came
     from: they would be there as long as it is, and it as long as they are."""
     if type(value) in plain_leaves:
         return id(value) not in ids and not is_ref(value)
     return not any(
-        id(part) in ids or isinstance(part, np.ndarray) or is_ref(part) or is_open(part)
+        id(part) in ids
+        or isinstance(part, np.ndarray)
+        or is_ref(part)
+        or is_open(part)
+        or (type(part) not in plain_leaves and type(part).__hash__ is None)
         for part in walk(value)
     )
 
@@ -222,16 +271,19 @@ def _may_be_shared(value: Any, ids: Sequence[int | None]) -> bool:
 class _Traced(weakref.ref[Any]):
     """A traced object, which can be asked for its values as long as it is there.
 
-    To hold them here would hold its trace: a tracer holds what it was computed from."""
+    To hold them here would hold its trace: a tracer holds what it was computed from.
+    """
 
-    __slots__ = ("ids", "table")
+    __slots__ = ("ids", "kin", "records")
 
     ids: list[int | None]
-    table: dict[int | None, Any]
+    records: Records
+    kin: Kin | None
+    """None if it can be asked for the value of any key."""
 
 
-_borrowers: dict[int | None, tuple[Any, ...]] = {}
-"""Traced objects that values are lent to, by the ids of the things in them."""
+_borrowers = Records(2)
+"""Traced objects that values are lent to."""
 
 
 def note_borrower(obj: Any, owner: Any) -> None:
@@ -239,33 +291,17 @@ def note_borrower(obj: Any, owner: Any) -> None:
     `owner`."""
     makeup, its = makeup_of(obj), makeup_of(owner)
     if makeup is not None and its is not None and makeup.ids != its.ids:
-        _note_traced(obj, makeup.ids, _borrowers)
+        _note_traced(obj, makeup.ids, _borrowers, None)
 
 
 def _note_traced(
-    obj: Any, ids: list[int | None], table: dict[int | None, tuple[Any, ...]]
+    obj: Any, ids: list[int | None], records: Records, kin: Kin | None
 ) -> None:
     traced = _Traced(obj, _remove)
-    traced.ids, traced.table = ids, table
-    _put(traced, table)
+    traced.ids, traced.records, traced.kin = ids, records, kin
+    records.put(traced)
 
 
 def _remove(traced: _Traced) -> None:
-    for thing in traced.ids:
-        _take_out(traced, traced.table, thing)
-
-
-def _put(kinsman: Any, table: dict[int | None, tuple[Any, ...]]) -> None:
-    for thing in kinsman.ids:
-        if thing is not None:
-            table[thing] = (kinsman, *table.get(thing, ()))[:_AT_MOST]
-
-
-def _take_out(
-    kinsman: Any, table: dict[int | None, tuple[Any, ...]], thing: int | None
-) -> None:
-    others = tuple(other for other in table.get(thing, ()) if other is not kinsman)
-    if others:
-        table[thing] = others
-    else:
-        table.pop(thing, None)
+    for array in traced.ids:
+        traced.records.take_out(traced, array)

@@ -5,7 +5,10 @@ fields, and not by `jax.tree.flatten`, for the reasons told in `_parts.py`.
 """
 
 import enum
+import functools
 import types
+import weakref
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,8 +18,20 @@ import numpy as np
 
 from ._compat import Tracer, is_ref
 from ._memo import memos
-from ._pack import identity_of
-from ._parts import ATOMS, dict_fields, instance_dict, parts_of
+from ._pack import identity_of, is_hashable
+from ._parts import (
+    ATOMS,
+    dict_fields,
+    instance_dict,
+    is_made_in_python,
+    is_opaque,
+    parts_of,
+    walk,
+)
+from ._snapshot import is_open
+
+_LAID_IN = {*functools.WRAPPER_ASSIGNMENTS, "__annotations__"}
+"""By equinox up to 0.11, into what it rebuilds."""
 
 _TOO_MANY = 200
 """Parts, from which on an object costs more to compare than it may save."""
@@ -33,29 +48,32 @@ class Makeup:
     """The arrays of an object by identity, and everything else by value."""
 
     rest: tuple[Any, ...]
-    things: list[Any]
-    """Arrays, functions and the like."""
+    arrays: list[Any]
 
     @property
     def ids(self) -> list[int | None]:
-        """Of the things; None for one that may be written to in place, and is never
-        the same."""
-        return [id(x) if not isinstance(x, np.ndarray) else None for x in self.things]
+        """Of the arrays; None for one that may be written to in place, and is never the
+        same."""
+        return [id(x) if not isinstance(x, np.ndarray) else None for x in self.arrays]
+
+    @property
+    def places(self) -> list[Any]:
+        """Where the arrays are."""
+        return [place_of(x) for x in self.arrays]
 
 
 class _Kind(enum.Enum):
     """How the things of one class are compared."""
 
     ARRAY = enum.auto()
-    """By identity, if they are the same array; else by shape and dtype."""
     TRACER = enum.auto()
-    """The same."""
     WRITABLE = enum.auto()
-    """Never: it may have been written to in place."""
-    ATOM = enum.auto()
-    """By value."""
+    """An array that may have been written to in place."""
+    VALUE = enum.auto()
+    """By value: numbers, strings, dates."""
     NOTE = enum.auto()
     """By the class alone."""
+    FUNCTION = enum.auto()
     WHOLE = enum.auto()
     """By identity."""
     PARTS = enum.auto()
@@ -64,6 +82,8 @@ class _Kind(enum.Enum):
 
 
 _kinds: WeakKeyDictionary[type, _Kind] = WeakKeyDictionary()
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+_WITH_NOTHING_ELSE = (*_CONTAINERS[:-1], OrderedDict)
 
 
 def _kind_of(cls: type) -> _Kind:
@@ -82,52 +102,87 @@ def _find_kind(cls: type) -> _Kind:
     if issubclass(cls, np.ndarray):
         return _Kind.WRITABLE
     if issubclass(cls, ATOMS):
-        return _Kind.ATOM
+        return _Kind.VALUE
     if cls.__module__ == _OF_NO_ACCOUNT:
         return _Kind.NOTE
-    if not issubclass(cls, types.FunctionType) and parts_of(cls) is not None:
-        return _Kind.PARTS
-    return _Kind.WHOLE if cls.__weakrefoffset__ != 0 else _Kind.UNKNOWN
+    if issubclass(cls, types.FunctionType):
+        return _Kind.FUNCTION
+    if is_opaque(cls):
+        return _Kind.VALUE if cls.__hash__ is not None else _Kind.UNKNOWN
+    if parts_of(cls) is None:
+        return _Kind.WHOLE if cls.__weakrefoffset__ != 0 else _Kind.UNKNOWN
+    if issubclass(cls, _CONTAINERS) and not is_made_in_python(cls):
+        # A defaultdict has a factory, a deque a length, that nobody sees.
+        return _Kind.PARTS if cls in _WITH_NOTHING_ELSE else _Kind.UNKNOWN
+    return _Kind.PARTS
 
 
 def makeup_of(obj: Any) -> Makeup | None:
     """The makeup of `obj`; None if it cannot be compared."""
     rest: list[Any] = []
-    things: list[Any] = []
+    arrays: list[Any] = []
     seen: dict[int, int] = {}
     stack = [obj]
     while stack:
         thing = stack.pop()
         cls = type(thing)
         kind = _kind_of(cls)
-        if kind is _Kind.ATOM:
+        if kind is _Kind.VALUE:
             rest.append(identity_of(thing))
-            continue
-        if kind is _Kind.UNKNOWN or len(rest) > _TOO_MANY:
+        elif kind is _Kind.ARRAY:
+            rest.append(look_of(thing))
+            arrays.append(thing)
+        elif kind is _Kind.UNKNOWN or len(rest) > _TOO_MANY or is_ref(thing):
             return None
-        if kind is not _Kind.ARRAY and is_ref(thing):  # what is in it changes
-            return None
-        if kind is _Kind.ARRAY or kind is _Kind.TRACER:
-            rest.append((thing.shape, thing.dtype, thing.weak_type))
-            things.append(thing)
+        elif kind is _Kind.TRACER:
+            rest.append(look_of(thing))
+            arrays.append(thing)
         elif kind is _Kind.WRITABLE:
             rest.append((cls, thing.shape, thing.dtype))
-            things.append(thing)
+            arrays.append(thing)
         elif id(thing) in seen:
             rest.append(seen[id(thing)])
         else:
             seen[id(thing)] = len(seen)
-            parts: list[Any] = []
-            if kind is _Kind.WHOLE:
-                things.append(thing)
-            elif kind is _Kind.PARTS:
-                memo = memos.get(id(thing))
-                if memo is not None and memo.on_trust:
-                    return None
-                parts = _in_order(thing)
-                stack += reversed(parts)
-            rest.append((cls, len(parts)))
-    return Makeup(tuple(rest), things)
+            parts = _compared(thing, kind)
+            if parts is None:
+                return None
+            about, further = parts
+            rest.append((cls, *about))
+            stack += reversed(further)
+    return Makeup(tuple(rest), arrays) if is_hashable(tuple(rest)) else None
+
+
+def look_of(array: Any) -> tuple[Any, ...]:
+    """What a body may see of an array without making use of its numbers."""
+    weak = getattr(array, "weak_type", False)  # a PRNG key has none
+    return (array.shape, array.dtype, weak)
+
+
+def place_of(array: Any) -> Any:
+    """Where an array is, if it is somewhere, and could be elsewhere."""
+    if not _several_devices() or not isinstance(array, jax.Array):
+        return None
+    return None if isinstance(array, Tracer) else (array.sharding, array.committed)
+
+
+@functools.cache
+def _several_devices() -> bool:
+    return len(jax.devices()) > 1
+
+
+def _compared(thing: Any, kind: _Kind) -> tuple[tuple[Any, ...], list[Any]] | None:
+    """What a thing itself is compared by, and what further things; None if it can't."""
+    if kind is _Kind.PARTS:
+        memo = memos.get(id(thing))
+        if memo is not None and memo.on_trust:
+            return None
+        parts = _in_order(thing)
+        return (len(parts),), parts
+    if kind is _Kind.FUNCTION and any(map(is_open, walk(thing))):
+        return None  # what it closes over may change
+    # With the id of a thing, the reference tells whether it is still its own.
+    return () if kind is _Kind.NOTE else (id(thing), weakref.ref(thing)), []
 
 
 def _in_order(thing: Any) -> list[Any]:
@@ -140,8 +195,7 @@ def _in_order(thing: Any) -> list[Any]:
             return [_sorted(part) if type(part) is dict else part for part in parts]
         return parts
     fields = instance_dict(thing, "__dict__")
-    # equinox up to 0.11 lays __doc__ and the like into what it rebuilds.
-    names = sorted(name for name in fields if not name.startswith("__"))
+    names = sorted(name for name in fields if name not in _LAID_IN)
     return [*names, *(fields[name] for name in names)]
 
 

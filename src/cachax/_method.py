@@ -12,6 +12,7 @@ import numpy as np
 from ._compat import Tracer
 from ._computed import CallKey
 from ._errors import UnhashableArgumentError
+from ._kin import Records
 from ._memo import Source, declare, memo_of
 from ._pack import identity_of, is_hashable
 from ._recent import Recent
@@ -70,6 +71,7 @@ class CachedMethod(Source, Generic[P, R]):
         self.attrname: str | None = None
         self.maxsize = maxsize
         self.moulds: dict[Any, Any] = Recent()
+        self.records = Records(8)
         self._signature = inspect.signature(func)
         parameters = self._signature.parameters.values()
         collecting = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]

@@ -121,8 +121,12 @@ def identity_of(leaf: Any) -> Any:
     cls = type(leaf)
     if isinstance(leaf, float | complex):
         return (cls, repr(leaf))
+    if isinstance(leaf, np.generic):
+        return (cls, leaf.dtype, leaf.tobytes())
     if cls is tuple:
         return (cls, *map(identity_of, leaf))
+    if cls is frozenset:
+        return (cls, frozenset(map(identity_of, leaf)))
     if cls is slice:
         return (cls, *map(identity_of, (leaf.start, leaf.stop, leaf.step)))
     if cls is functools.partial:

@@ -262,8 +262,17 @@ def _bare_dict(x: Any) -> dict[str, Any]:
     return instance_dict(x, "__dict__")
 
 
+def is_opaque(cls: type) -> bool:
+    """Whether only the garbage collector can see what is inside a `cls` object."""
+    return parts_of(cls) is _referents
+
+
+def is_made_in_python(cls: type) -> bool:
+    return bool(cls.__flags__ & _MADE_IN_PYTHON)
+
+
 def _slots(cls: type) -> list[str]:
-    if not cls.__flags__ & _MADE_IN_PYTHON:
+    if not is_made_in_python(cls):
         return []
     attributes = vars(cls).items()
     return [n for n, a in attributes if isinstance(a, types.MemberDescriptorType)]

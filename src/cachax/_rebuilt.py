@@ -12,7 +12,8 @@ import jax
 
 from ._computed import Computed
 from ._find import FIRST
-from ._makeup import makeup_of
+from ._levels import traces_in
+from ._makeup import look_of, makeup_of, place_of
 from ._memo import memo_of, memos
 from ._parts import instance_dict, is_simple
 from ._ready import Moulds, Unprepared, one_or_all, picking
@@ -44,7 +45,7 @@ class Rebuilt:
             return NOT_KNOWN
         values, program, likes, _ = ready
         for name, like in likes:
-            if _kind(fields[name]) != like or like is None:
+            if not isinstance(fields[name], jax.Array) or _seen(fields[name]) != like:
                 return NOT_KNOWN
         try:
             return program(values, first, *rest)
@@ -58,25 +59,22 @@ class Rebuilt:
         fields = instance_dict(first, "__dict__")
         picked = self._pick([*fields.values()])
         key = (*map(id, picked),)
-        likes = [(name, _kind(fields[name])) for name in self._unused]
+        likes = [(name, _seen(fields[name])) for name in self._unused]
         atoms = [x for x in picked if not hasattr(x, "shape")]  # keep their ids
         self._shelf[key] = (values, program, likes, atoms)
         for record in records:
             record.at_hand.note(self._shelf, key)
 
 
-def _kind(field: Any) -> Any:
-    """What a body may see of an array without making use of it."""
-    if not isinstance(field, jax.Array):
-        return None
-    return (field.shape, field.dtype, field.weak_type)
+def _seen(array: Any) -> tuple[Any, ...]:
+    return (*look_of(array), place_of(array))
 
 
 def what_is_known(first: Any, moulds: Moulds) -> tuple[list[bool], list[Any]] | None:
     """Which fields of a simple object its values depend on, and the records of these;
     None if one of the values is not known from other objects."""
     makeup = makeup_of(first) if is_simple(first) else None
-    if makeup is None:
+    if makeup is None or traces_in(first):
         return None
     fields = instance_dict(first, "__dict__")
     used = dict.fromkeys(fields, False)
@@ -85,9 +83,9 @@ def what_is_known(first: Any, moulds: Moulds) -> tuple[list[bool], list[Any]] | 
         known = key.kin.known(makeup) if isinstance(key, Computed) else None
         if slot != FIRST or known is None:
             return None
-        record, things_used = known
-        pairs = zip(makeup.things, things_used, strict=True)
-        unused = {id(thing) for thing, is_used in pairs if not is_used}
+        record, arrays_used = known
+        pairs = zip(makeup.arrays, arrays_used, strict=True)
+        unused = {id(array) for array, is_used in pairs if not is_used}
         for name, field in fields.items():
             used[name] |= id(field) not in unused
         records.append(record)

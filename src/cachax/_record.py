@@ -30,6 +30,7 @@ from ._ready import Moulds, Plan
 from ._rebuilt import NOT_KNOWN, Rebuilt
 from ._report import Report
 from ._uses import is_looking, sample_of
+from ._vmap import BatchKey
 from ._watch import Wrap, watching
 
 _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
@@ -84,6 +85,7 @@ class _Doing(threading.local):
         self.calls: list[_Call] = []
         self.names: list[str] = []
         """Of the values being computed, innermost last."""
+        self.keys: list[Key] = []
         self.asked_a_lender: list[bool] = []
         self.gathers = 0
 
@@ -168,12 +170,13 @@ class Recorder:
 
     def _evaluate(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def evaluate(key: Computed, obj: Any) -> Any:
-            if is_looking():
+            if is_looking() or self._is_one_of_a_batch(key):
                 return original(key, obj)
             where = self.asked_at.get(key) if self._doing.gathers else where_now()
             asked = bool(self._doing.asked_a_lender) and self._doing.asked_a_lender[-1]
             self._note_edge(key.of(obj))
             self._doing.names.append(key.of(obj))
+            self._doing.keys.append(key)
             start = self._clock.enter()
             try:
                 value = original(key, obj)
@@ -184,6 +187,7 @@ class Recorder:
                 raise
             finally:
                 self._doing.names.pop()
+                self._doing.keys.pop()
             about = self._clock.leave(start)
             about |= {"where": where, "start": start, "bytes": bytes_of(value)}
             if _is_traced(value) or traces_in(obj):
@@ -195,6 +199,13 @@ class Recorder:
             return value
 
         return evaluate
+
+    def _is_one_of_a_batch(self, key: Computed) -> bool:
+        """Whether the value of a batch is being computed, and this is that of one."""
+        doing = self._doing.keys
+        return (
+            bool(doing) and isinstance(doing[-1], BatchKey) and doing[-1].source is key
+        )
 
     def _why_again(self, key: Key, obj: Any) -> str:
         """What has changed since the value was computed for this very object."""

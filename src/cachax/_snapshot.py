@@ -4,6 +4,7 @@ Sameness is identity: a field set to another array is a change, whatever is in t
 array. What cannot be seen is a numpy array written to in place.
 """
 
+import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from ._parts import (
     fields_in,
     instance_dict,
     is_frozen,
+    is_opaque,
     parts_of,
     plain_leaves,
     reading_dicts_of,
@@ -164,4 +166,5 @@ def _watch(part: Any, void: Callable[[object], None]) -> object:
     except TypeError:
         # A number, a string: held. A container: its contents are watched one by
         # one, and holding it could hold the object itself.
-        return part if _is_atomic(part) else type(part)
+        is_closed = is_opaque(type(part)) and not gc.is_tracked(part)  # range, date
+        return part if is_closed or _is_atomic(part) else type(part)

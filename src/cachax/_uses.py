@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,23 +12,29 @@ from jax.tree_util import PyTreeDef
 
 from ._compat import Tracer, inputs_used
 from ._levels import at_level_of
+from ._makeup import Makeup, makeup_of
 from ._parts import walk
 
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
-def things_used(
-    body: Callable[[Any], Any], obj: Any, things: Sequence[Any]
+def arrays_used(
+    body: Callable[[Any], Any], obj: Any, makeup: Makeup
 ) -> list[bool] | None:
-    """For each of the `things` in `obj`: may the value of the body depend on it?
+    """For each of the arrays in `obj`: may the value of the body depend on it?
 
     None if that cannot be told: the class is no pytree, or the body needs real numbers.
     """
     try:
+        leaves: list[Any]
+        structure: Any
         leaves, structure = jax.tree.flatten(obj)
         arrays = [i for i, leaf in enumerate(leaves) if isinstance(leaf, _ARRAYS)]
-        if not {id(leaves[i]) for i in arrays} <= set(map(id, things)):
+        if not {id(leaves[i]) for i in arrays} <= set(map(id, makeup.arrays)):
             return None  # the class makes them up to be flattened
+        again = makeup_of(structure.unflatten(leaves))
+        if again is None or again.rest != makeup.rest:
+            return None  # the class loses something when it is flattened
 
         def trace(_: object) -> list[bool] | None:
             return _leaves_used(body, leaves, arrays, structure)
@@ -41,7 +47,7 @@ def things_used(
     of_id: dict[int, bool] = {}
     for i, is_used in zip(arrays, used, strict=True):
         of_id[id(leaves[i])] = is_used or of_id.get(id(leaves[i]), False)
-    return [of_id.get(id(thing), True) for thing in things]
+    return [of_id.get(id(array), True) for array in makeup.arrays]
 
 
 def _leaves_used(
@@ -88,7 +94,8 @@ def _like(array: Any) -> Any:
     if isinstance(array, np.ndarray | jax.ShapeDtypeStruct):
         return array
     like: Any = jax.ShapeDtypeStruct
-    return like(array.shape, array.dtype, weak_type=array.weak_type)
+    weak = getattr(array, "weak_type", False)  # a PRNG key has none, and takes none
+    return like(array.shape, array.dtype, **({"weak_type": True} if weak else {}))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
-from ._compat import at_trace, trace_of
+from ._compat import Tracer, at_trace, current_trace, trace_of
 from ._computed import Computed
 from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
@@ -29,10 +29,14 @@ Axes = tuple[int | None, ...]
 
 
 @overload
-def vmap(fun: Callable[P, R], /, **options: Any) -> Callable[P, R]: ...
+def vmap(
+    fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, **options: Any
+) -> Callable[P, R]: ...
 @overload
-def vmap(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-def vmap(fun: Any = None, /, **options: Any) -> Any:
+def vmap(
+    *, in_axes: Any = 0, out_axes: Any = 0, **options: Any
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def vmap(fun: Any = None, in_axes: Any = 0, out_axes: Any = 0, **options: Any) -> Any:
     """`jax.vmap`, with values that are kept for the examples of a batch.
 
     The batch is an object with stacked leaves. What the function asks of one example is
@@ -58,10 +62,8 @@ def vmap(fun: Any = None, /, **options: Any) -> Any:
     Array([ 4., 14.], dtype=float32)
     """
     if fun is None:
-        return functools.partial(vmap, **options)
-    plain = jax.vmap(fun, **options)
-    in_axes = options.pop("in_axes", 0)
-    out_axes = options.pop("out_axes", 0)
+        return functools.partial(vmap, in_axes=in_axes, out_axes=out_axes, **options)
+    plain = jax.vmap(fun, in_axes, out_axes, **options)
     options.pop("axis_size", None)
 
     @functools.wraps(fun)
@@ -87,11 +89,8 @@ class _Batch:
         self.layout = layout
         self.owners = layout.by_slot(tree)
         self.spans = layout.spans(tree)
-        self.size = next(
-            leaf.shape[axis]
-            for leaf, axis in zip(self.leaves, axes, strict=True)
-            if axis is not None
-        )
+        pairs = zip(self.leaves, axes, strict=True)
+        (self.size,) = {leaf.shape[axis] for leaf, axis in pairs if axis is not None}
 
     def map(
         self, fun: Callable[[Any], Any], out_axes: Any, options: dict[str, Any]
@@ -121,7 +120,7 @@ def _batch(tree: Any, in_axes: Any, layout: Layout) -> _Batch | None:
     try:
         axes = _for_each_leaf((tuple(given), dict.fromkeys(kwargs, 0)), tree)
         return _Batch(tree, axes, layout)
-    except (AttributeError, IndexError, StopIteration, TypeError, ValueError):
+    except (AttributeError, IndexError, TypeError, ValueError):
         return None
 
 
@@ -162,6 +161,7 @@ class BatchKey(Computed):
 
     def _of_each(self, batch: Any) -> "_Stacked | None":
         mould: Mould | None = None
+        same_for_all: dict[int, Any] = {}
 
         def of_one(tree: Any) -> list[Any]:
             nonlocal mould
@@ -172,13 +172,25 @@ class BatchKey(Computed):
             except UnhashableValueError:
                 packed = None
             arrays, mould = ([], None) if packed is None else packed
-            return arrays
+            here = current_trace()
+            for i, array in enumerate(arrays):
+                if not isinstance(array, Tracer) or trace_of(array) is not here:
+                    same_for_all[i] = array
+            return [x for i, x in enumerate(arrays) if i not in same_for_all]
 
         tree = (batch,)
         layout = layout_of(tree)
         assert layout is not None
         stacked = _Batch(tree, self._axes, layout).map(of_one, 0, self._options)
-        return None if mould is None else _Stacked(tuple(stacked), mould)
+        if mould is None:
+            return None
+        remaining = iter(stacked)
+        is_stacked = tuple(i not in same_for_all for i in range(mould.holes))
+        arrays = [
+            next(remaining) if is_one else same_for_all[i]
+            for i, is_one in enumerate(is_stacked)
+        ]
+        return _Stacked(tuple(arrays), is_stacked, mould)
 
 
 def _batch_key(key: Computed, axes: Axes, options: dict[str, Any]) -> BatchKey:
@@ -193,22 +205,27 @@ def _batch_key(key: Computed, axes: Axes, options: dict[str, Any]) -> BatchKey:
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True, eq=False)
 class _Stacked:
-    """The values of all examples: arrays with one more axis in front, one mould."""
+    """The values of all examples: arrays with one more axis in front (but for those
+    that are the same for all), and one mould."""
 
     arrays: tuple[Any, ...]
+    is_stacked: tuple[bool, ...]
     mould: Mould
 
     def of_one(self, number: Any) -> Any:
         """The value of the example with this number, which is mapped."""
+        pairs = zip(self.arrays, self.is_stacked, strict=True)
         with at_trace(trace_of(number)):
-            return self.mould.fill([_unstacked(x, number) for x in self.arrays])
+            return self.mould.fill(
+                [_unstacked(x, number) if is_stacked else x for x, is_stacked in pairs]
+            )
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Mould]:
-        return self.arrays, self.mould
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        return self.arrays, (self.is_stacked, self.mould)
 
     @classmethod
-    def tree_unflatten(cls, mould: Mould, arrays: Sequence[Any]) -> "_Stacked":
-        return cls(tuple(arrays), mould)
+    def tree_unflatten(cls, about: Any, arrays: Sequence[Any]) -> "_Stacked":
+        return cls(tuple(arrays), *about)
 
 
 def _unstacked(stacked: Any, number: Any) -> Any:

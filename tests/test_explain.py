@@ -1,0 +1,139 @@
+"""What `explain` tells of one call, by its words."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import cachax
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Process:
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def factor(self) -> Any:
+        return jnp.linalg.cholesky(jnp.outer(self.x, self.x) + jnp.eye(len(self.x)))
+
+    @cachax.cached_property
+    def weights(self) -> Any:
+        return jax.scipy.linalg.cho_solve((self.factor, True), self.y)
+
+    @cachax.cached_property
+    def size(self) -> int:
+        return len(self.x)
+
+    @cachax.cached_property
+    def distinct(self) -> Any:
+        return jnp.asarray(np.unique(np.asarray(self.x)))
+
+
+def process() -> Process:
+    return Process(jnp.arange(4.0), jnp.ones(4))
+
+
+def told_of(told: Any, name: str) -> Any:
+    (found,) = (p for p in told.properties if p.name == f"Process.{name}")
+    return found
+
+
+def predict(p: Process, q: Any) -> Any:
+    return q * jnp.sum(p.weights)
+
+
+def test_a_carrying_function_cold_and_warm() -> None:
+    use, one = cachax.jit(predict), process()
+    told = cachax.explain(use, one, 2.0)
+    assert float(told.result) == float(predict(one, 2.0))
+    weights = told_of(told, "weights")
+    assert (weights.argument, weights.became) == ("p", "computed now, carried in")
+    assert weights.where.function == "predict"
+    assert weights.seconds > 0
+    assert weights.bytes == 16
+    assert told_of(told, "factor").became == "computed now"
+    assert told_of(told, "size").became == "not asked for"
+    traced = [e.why for e in told.programs if e.what.value == "traced"]
+    assert traced == ["to find out what it asks for", "first call"]
+    for _ in range(3):
+        told = cachax.explain(use, one, 3.0)
+        assert told_of(told, "weights").became == "already there, carried in"
+        assert told_of(told, "factor").became == "already there, not asked for"
+        assert told.programs == []
+
+
+def test_a_plain_jitted_function() -> None:
+    use = jax.jit(predict)
+    for _ in range(2):  # the second time, JAX does not trace it
+        told = cachax.explain(use, process(), 2.0)
+        weights = told_of(told, "weights")
+        assert weights.became == "left inline"
+        assert weights.why == "plain jax.jit of predict does not carry: use cachax.jit"
+
+
+def test_a_plain_function() -> None:
+    one = process()
+    assert (
+        told_of(cachax.explain(predict, one, 2.0), "weights").became == "computed now"
+    )
+    told = cachax.explain(predict, one, 2.0)
+    assert told_of(told, "weights").became == "already there"
+
+
+def test_a_static_result_and_a_body_for_the_host() -> None:
+    use = cachax.jit(lambda p: jnp.zeros(p.size) + jnp.sum(p.distinct))
+    told = cachax.explain(use, process())
+    assert told_of(told, "size").why.startswith("static result: a constant of")
+    assert told_of(told, "distinct").why == "host-only body"
+
+
+def test_a_rebuilt_object() -> None:
+    one = process()
+    one.factor  # noqa: B018
+    told = cachax.explain(cachax.jit(predict), replace(one, y=2 * one.y), 1.0)
+    assert told_of(told, "factor").became == "known from another object"
+    assert told_of(told, "weights").became == "computed now, carried in"
+
+
+def test_objects_made_inside_and_returned() -> None:
+    def grown(p: Process) -> Process:
+        return cachax.warm(Process(p.x + 1, p.y), "weights")
+
+    told = cachax.explain(cachax.jit(grown), process())
+    assert told_of(told, "weights").became == "not asked for"
+    assert [e.name for e in told.made_inside] == ["Process.factor", "Process.weights"]
+    assert {e.name for e in told.returned} == {"factor", "weights"}
+
+
+def test_where_the_objects_are() -> None:
+    def total(ps: Any, *, last: Any) -> Any:
+        return sum(p.weights.sum() for p in ps) + last["p"].size
+
+    told = cachax.explain(
+        cachax.jit(total), [process(), process()], last={"p": process()}
+    )
+    assert {p.argument for p in told.properties} == {"ps[0]", "ps[1]", "last['p']"}
+    assert all(
+        p.became == "computed now, carried in"
+        for p in told.properties
+        if p.name == "Process.weights" and p.argument != "last['p']"
+    )
+
+
+def test_how_it_reads() -> None:
+    text = str(cachax.explain(cachax.jit(predict), process(), 2.0))
+    first, second, third, *_ = text.splitlines()
+    assert (first, second) == ("predict", "  p")
+    assert third.startswith("    Process.factor: computed now, ")
+    assert "asked for at test_explain.py:" in text
+    assert "predict compiled" in text
+    assert "first call" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    told = cachax.explain(jax.jit(predict), process(), 2.0)
+    assert "-> plain jax.jit of predict does not carry: use cachax.jit" in str(told)
+    assert "left inline" in told._repr_html_()
+    assert told.to_dict()["properties"][0]["name"] == "Process.factor"
