@@ -1,6 +1,10 @@
 """What the lab finds: the published counts, the known wrongs, and cachax right."""
 
+import dataclasses
+from typing import Any
+
 import flax.nnx
+import jax
 import pytest
 
 from cachax.lab import Cell, Verdict, known_probes, known_strategies, measure
@@ -44,6 +48,22 @@ NO_WRONG_KNOWN = {"functools_equinox", "functools_flax", "functools_flax_jit"}
 OF_A_PEER = {"netket_ignored"}
 """As those, and to be measured in a process of its own."""
 
+KNOWN_COUNTS = {
+    ("functools_flax", "method"): 3,
+    ("field", "method"): 1,
+    ("static_self", "method"): 1,
+    ("lru_cache", "function"): 3,
+    ("by_hand", "function"): 1,
+    ("field", "checkpoint"): 3,
+    ("field_returned", "checkpoint"): 1,
+    ("nnx_cache", "checkpoint"): 1,
+    ("functools_dataclass", "replace_other"): 3,
+    ("init_equinox", "replace_other"): 1,
+    ("functools_equinox", "vmap_twice"): 2,
+    ("linen_variable", "vmap_twice"): 1,
+}
+"""Of computations, where one is enough: other ways that waste, and some that do not."""
+
 CACHAX = [name for name in known_strategies() if name.startswith("cachax")]
 OF_THIS_FOLDER = [*KNOWN_WRONG, *NO_WRONG_KNOWN, *OF_A_PEER, *CACHAX]
 
@@ -78,6 +98,37 @@ def test_cachax_is_right_in_every_cell(strategy: str, probe: str) -> None:
     found = cell(strategy, probe)
     assert found.verdict is Verdict.RIGHT, found.what_happened
     assert not found.warned
+
+
+@pytest.mark.parametrize(
+    ("probe", "plain"),
+    [
+        ("order_use_use", {"jit": jax.jit}),
+        ("method", {"power": None}),
+        ("function", {"function": lambda fun: fun}),
+        ("checkpoint", {"checkpoint": jax.checkpoint}),
+        ("vmap_twice", {"vmap": jax.vmap}),
+    ],
+)
+def test_it_is_right_because_of_what_it_brings(
+    probe: str, plain: dict[str, Any]
+) -> None:
+    way = known_strategies()["cachax_dataclass"].load().way
+    found = known_probes()[probe].load().measure(dataclasses.replace(way, **plain))
+    assert found.verdict is Verdict.RECOMPUTED
+
+
+@pytest.mark.parametrize(("strategy", "probe"), KNOWN_COUNTS)
+def test_the_known_counts_hold(strategy: str, probe: str) -> None:
+    found = cell(strategy, probe)
+    assert found.work == KNOWN_COUNTS[strategy, probe]
+    assert found.verdict is (Verdict.RIGHT if found.work == 1 else Verdict.RECOMPUTED)
+
+
+@pytest.mark.parametrize("strategy", ["by_hand", "field", "init_equinox"])
+def test_what_keeps_everything_keeps_too_much(strategy: str) -> None:
+    assert cell(strategy, "replace_other").verdict is Verdict.RIGHT
+    assert cell(strategy, "replace").verdict is Verdict.WRONG
 
 
 @pytest.mark.parametrize("strategy", KNOWN_WRONG)

@@ -56,13 +56,14 @@ NO_CACHE = '''\
     @dataclasses.dataclass
     class Foo:
         a: jax.Array
+        c: jax.Array | None = None
 
         @property
         def b(self):
             return derive(self.a)
 
 
-    jax.tree_util.register_dataclass(Foo, ["a"], [])
+    jax.tree_util.register_dataclass(Foo, ["a", "c"], [])
 
     way = Way(Foo)
     '''
@@ -103,6 +104,18 @@ def test_a_strategy_and_a_probe_are_one_new_file_each(
         ("functools_dataclass", "ten_reads"): (Verdict.RIGHT, 1),
         ("functools_dataclass", "replace"): (Verdict.RIGHT, None),
     }
+
+
+def test_a_way_that_says_nothing_of_them_has_plain_methods_and_functions(
+    add_strategy: Add,
+) -> None:
+    add_strategy("no_cache", NO_CACHE)
+    counts = {"method": 3, "function": 3, "checkpoint": 3, "replace_other": 3}
+    counts["vmap_twice"] = 2  # each for the whole batch
+    matrix = run(["no_cache"], counts)
+    for probe, count in counts.items():
+        cell = matrix.cells["no_cache", probe]
+        assert (cell.verdict, cell.work) == (Verdict.RECOMPUTED, count), probe
 
 
 def test_what_the_docs_show_is_what_is_tested() -> None:

@@ -29,8 +29,9 @@ def computing(name: str) -> None:
     jax.debug.callback(lambda: _computed.update([name]))
 
 
-def derive(a: Any) -> jax.Array:
-    """The value that every strategy of the lab caches: a sum of squares, counted.
+def derive(a: Any, n: int = 2) -> jax.Array:
+    """The value that every strategy of the lab caches: a sum of squares, counted. With
+    an argument, the sum of n-th powers, which is counted by itself.
 
     >>> from cachax.lab import computations, derive
     >>> with computations() as counted:
@@ -39,12 +40,12 @@ def derive(a: Any) -> jax.Array:
     >>> counted["b"]
     1
     """
-    return jnp.sum(counted(a) ** 2)
+    return jnp.sum(counted(a, "b" if n == 2 else "power") ** n)
 
 
-def counted(a: Any) -> Any:
+def counted(a: Any, name: str = "b") -> Any:
     """The array itself, where a body begins that the lab counts."""
-    computing("b")
+    computing(name)
     return np.asarray(a) if _host_only else a  # raises on a tracer, as scipy would
 
 

@@ -33,7 +33,7 @@ def _matrix(matrix: Matrix) -> Table:
     table.add_column("way of caching", no_wrap=True)
     for number, _ in enumerate(matrix.probes, start=1):
         table.add_column(str(number), justify="center", width=3)
-    table.add_column(" wrong", justify="right")
+    table.add_column(LOOKS[Verdict.WRONG].sign, justify="right", width=2)
     for strategy in matrix.ranked:
         cells = [
             Text(sign(cell, room=3).center(3), LOOKS[cell.verdict].style)

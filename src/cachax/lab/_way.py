@@ -1,4 +1,4 @@
-"""A way of caching: how to make an object, read its derived value and change it."""
+"""A way of caching: how to make an object, ask for derived values and change it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,9 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ._counting import derive
+
 Object = Any
 """What a strategy keeps its array and its derived value in: mostly an instance of a
-class `Foo` with a field `a` and a property `b`."""
+class `Foo` with a field `a`, a property `b`, and a field `c` that `b` does not use."""
+
+Value = Callable[[Object], jax.Array]
+Visit = Callable[[Object], tuple[jax.Array, Object]]
+"""For a way that hands back an object to go on with: the value, and that object."""
 
 
 def numbers() -> jax.Array:
@@ -25,6 +31,32 @@ def _assign(foo: Object, a: jax.Array) -> None:
     foo.a = a
 
 
+class Derived:
+    """A derived value, as it is asked of an object."""
+
+    def __init__(self, value: Value | None, visit: Visit | None = None) -> None:
+        self._value = value
+        self._visit = visit
+
+    def of(self, foo: Object) -> jax.Array:
+        return self.read(foo)[0]
+
+    def read(self, foo: Object) -> tuple[jax.Array, Object]:
+        """Ask for it; the value, and the object to go on with."""
+        if self._visit is not None:
+            return self._visit(foo)
+        assert self._value is not None
+        return self._value(foo), foo
+
+    def under(self, transform: Callable[..., Any]) -> "Derived":
+        """The same, asked for inside a function under a transform."""
+        # A function of its own: JAX keeps programs by the function, and JAX 0.10 may
+        # take two classes with the same fields for one (their structures are equal).
+        if self._visit is not None:
+            return Derived(None, transform(lambda foo: self.read(foo)))
+        return Derived(transform(lambda foo: self.of(foo)))
+
+
 @dataclasses.dataclass
 class Way:
     """What a probe needs to know of a strategy.
@@ -34,22 +66,35 @@ class Way:
     that a user would have to remember: `replace` replaces the field and nothing else.
     """
 
-    new: Callable[[jax.Array], Object]
-    """A new object around an array."""
+    new: Callable[..., Object]
+    """A new object around an array `a`, and an array `c` if there is one."""
     new_batch: Callable[[jax.Array], Object] | None = None
     """A new object around a batch of arrays, if that is made in another way."""
-    b: Callable[[Object], jax.Array] = _read_b
+    b: Value = _read_b
     """Its derived value."""
-    visit: Callable[[Object], tuple[jax.Array, Object]] | None = None
-    """For a way that hands back an object to go on with: the value, and that object."""
+    visit: Visit | None = None
+    """The same, for a way that hands back an object to go on with."""
+    power: Callable[[Object, int], jax.Array] | None = None
+    """The sum of n-th powers, a method with an argument; if this way keeps no such
+    thing, a plain one that computes it."""
+    visit_power: Callable[[Object, int], tuple[jax.Array, Object]] | None = None
+    function: Callable[[Value], Value] = lambda fun: fun
+    """What is made of a function of an object that is no method of its class; if this
+    way keeps no such thing, nothing."""
+    visit_function: Callable[[Value], Visit] | None = None
     jit: Callable[..., Any] = jax.jit
     vmap: Callable[..., Any] = jax.vmap
+    checkpoint: Callable[..., Any] = jax.checkpoint
     a: Callable[[Object], jax.Array] = lambda foo: foo.a
     """The array in an object, or in a gradient."""
     replace: Callable[[Object, jax.Array], Object] = lambda foo, a: dataclasses.replace(
         foo, a=a
     )
     """A copy with another array."""
+    replace_c: Callable[[Object, jax.Array], Object] = lambda foo, c: (
+        dataclasses.replace(foo, c=c)
+    )
+    """A copy with another `c`."""
     assign: Callable[[Object, jax.Array], None] = _assign
     """Put another array into this very object."""
     gradient: Callable[[Callable[..., Any], Object], Any] = lambda fun, foo: jax.grad(
@@ -63,33 +108,49 @@ class Way:
     )
     exact: Callable[[jax.Array], jax.Array] = lambda a: jnp.sum(a**2)
     """The derived value of an array, with no cache in sight."""
+    exact_power: Callable[[jax.Array, int], jax.Array] = lambda a, n: jnp.sum(a**n)
 
     def __post_init__(self) -> None:
+        self.derived = Derived(self.b, self.visit)
         if self.visit is not None:
-            visit = self.visit
-            self.b = lambda foo: visit(foo)[0]
-            self.jitted_visit = self.jit(lambda foo: visit(foo))
-        b = self.b
-        # A function of its own: JAX keeps programs by the function, and JAX 0.10 may
-        # take two classes with the same fields for one (their structures are equal).
-        self.jitted_b = self.jit(lambda foo: b(foo))
+            self.b = self.derived.of
+        self._jitted = self.derived.under(self.jit)
+        self.jitted_b = self.jit(lambda foo: self.b(foo))
+
+    def power_of(self, n: int) -> Derived:
+        """The sum of n-th powers."""
+        power, visit = self.power, self.visit_power
+        if visit is not None:
+            return Derived(None, lambda foo: visit(foo, n))
+        if power is not None:
+            return Derived(lambda foo: power(foo, n))
+        return Derived(lambda foo: derive(self.a(foo), n))
+
+    def calling(self, fun: Value) -> Derived:
+        """What a free function returns."""
+        if self.visit_function is not None:
+            return Derived(None, self.visit_function(fun))
+        return Derived(self.function(fun))
 
     def read(self, foo: Object) -> tuple[jax.Array, Object]:
         """Ask for the value, as in `foo.b`; the value, and the object to go on with."""
-        return self.visit(foo) if self.visit else (self.b(foo), foo)
+        return self.derived.read(foo)
 
     def use(self, foo: Object) -> tuple[jax.Array, Object]:
         """Ask for the value inside a jitted function, as in `use(foo)`."""
-        if self.visit:
-            return self.jitted_visit(foo)  # type: ignore[no-any-return]
-        return self.jitted_b(foo), foo
+        return self._jitted.read(foo)
 
-    def warm(self, a: jax.Array) -> Object:
+    def warm(self, a: jax.Array, c: jax.Array | None = None) -> Object:
         """A new object whose value has been read."""
-        return self.read(self.new(a))[1]
+        foo = self.new(a) if c is None else self.new(a, c)
+        return self.read(foo)[1]
+
+    def cold_batch(self, batch: jax.Array) -> Object:
+        """A new object around a batch of arrays."""
+        return (self.new_batch or self.new)(batch)
 
     def warm_batch(self, batch: jax.Array) -> Object:
-        """The same around a batch; one that was made as a batch has its values."""
+        """The same, read; one that was made as a batch has its values."""
         if self.new_batch is not None:
             return self.new_batch(batch)
         return self.warm(batch)

@@ -4,10 +4,20 @@ from typing import Any
 
 import jax
 
+
+def new(a: jax.Array, c: jax.Array | None = None) -> Any:
+    return {"params": {"a": a} if c is None else {"a": a, "c": c}}
+
+
+def _with(variables: Any, **changes: jax.Array) -> Any:
+    return {**variables, "params": {**variables["params"], **changes}}
+
+
 IDIOM: dict[str, Any] = {
     "a": lambda variables: variables["params"]["a"],
-    "replace": lambda variables, a: {**variables, "params": {"a": a}},
-    "assign": lambda variables, a: variables.update(params={"a": a}),
+    "replace": lambda variables, a: _with(variables, a=a),
+    "replace_c": lambda variables, c: _with(variables, c=c),
+    "assign": lambda variables, a: variables.update(_with(variables, a=a)),
     "gradient": lambda fun, variables: jax.grad(
         lambda params: fun({**variables, **params})
     )({"params": variables["params"]}),

@@ -30,6 +30,12 @@ def replace(foo: Any, a: jax.Array) -> Any:
     return copy
 
 
+def replace_c(foo: Any, c: jax.Array) -> Any:
+    copy = nnx.clone(foo)
+    put(copy.c, c)
+    return copy
+
+
 def with_parameters(foo: Any, state: Any) -> Any:
     nnx.update(foo, state)
     return foo
@@ -38,10 +44,12 @@ def with_parameters(foo: Any, state: Any) -> Any:
 IDIOM: dict[str, Any] = {
     "jit": nnx.jit,
     "vmap": nnx.vmap,
+    "checkpoint": nnx.remat,
     "gradient": lambda fun, foo: nnx.grad(fun)(foo),
     "a": array,
     "assign": lambda foo, a: put(foo.a, a),
     "replace": replace,
+    "replace_c": replace_c,
     "parameters": lambda foo: nnx.state(foo, nnx.Param),
     "with_parameters": with_parameters,
 }

@@ -10,16 +10,23 @@ import jax
 import cachax
 from cachax.lab import Way, derive
 
+from ._cachax import IDIOM
+
 
 @dataclasses.dataclass
 class Foo:
     a: jax.Array
+    c: jax.Array | None = None
 
     @cachax.cached_property
     def b(self) -> jax.Array:
         return derive(self.a)
 
+    @cachax.cached_method
+    def power(self, n: int) -> jax.Array:
+        return derive(self.a, n)
 
-jax.tree_util.register_dataclass(Foo, data_fields=["a"], meta_fields=[])
 
-way = Way(Foo, jit=cachax.jit)
+jax.tree_util.register_dataclass(Foo, data_fields=["a", "c"], meta_fields=[])
+
+way = Way(Foo, **IDIOM)

@@ -9,15 +9,25 @@ import jax
 import cachax
 from cachax.lab import Way, derive
 
+from ._cachax import IDIOM
+
 
 class Foo(eqx.Module):
     a: jax.Array
+    c: jax.Array | None = None
 
     @cachax.cached_property
     def b(self) -> jax.Array:
         return derive(self.a)
 
+    @cachax.cached_method
+    def power(self, n: int) -> jax.Array:
+        return derive(self.a, n)
+
 
 way = Way(
-    Foo, jit=cachax.jit, replace=lambda foo, a: eqx.tree_at(lambda f: f.a, foo, a)
+    Foo,
+    replace=lambda foo, a: eqx.tree_at(lambda f: f.a, foo, a),
+    replace_c=lambda foo, c: eqx.tree_at(lambda f: f.c, foo, c),
+    **IDIOM | {"checkpoint": cachax.lift(eqx.filter_checkpoint)},
 )

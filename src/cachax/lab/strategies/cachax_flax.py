@@ -11,13 +11,20 @@ import jax
 import cachax
 from cachax.lab import Way, derive
 
+from ._cachax import IDIOM
+
 
 class Foo(flax.struct.PyTreeNode, frozen=False):
     a: jax.Array
+    c: jax.Array | None = None
 
     @cachax.cached_property
     def b(self) -> jax.Array:
         return derive(self.a)
 
+    @cachax.cached_method
+    def power(self, n: int) -> jax.Array:
+        return derive(self.a, n)
 
-way = Way(Foo, jit=cachax.jit)
+
+way = Way(Foo, **IDIOM)

@@ -12,7 +12,9 @@ from cachax.lab import Way, derive
 
 class Foo(flax.struct.PyTreeNode, frozen=False):
     a: jax.Array
+    c: jax.Array | None = None
     kept: jax.Array | None = None
+    powers: dict[int, jax.Array] = flax.struct.field(default_factory=dict)
 
     @property
     def b(self) -> jax.Array:
@@ -20,5 +22,10 @@ class Foo(flax.struct.PyTreeNode, frozen=False):
             self.kept = derive(self.a)
         return self.kept
 
+    def power(self, n: int) -> jax.Array:
+        if n not in self.powers:
+            self.powers = {**self.powers, n: derive(self.a, n)}
+        return self.powers[n]
 
-way = Way(Foo)
+
+way = Way(Foo, power=Foo.power)

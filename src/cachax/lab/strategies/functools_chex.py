@@ -16,10 +16,11 @@ from cachax.lab import Way, derive
 @chex.dataclass
 class Foo:
     a: jax.Array
+    c: jax.Array | None = None
 
     @functools.cached_property
     def b(self) -> jax.Array:
         return derive(self.a)
 
 
-way = Way(lambda a: Foo(a=a))
+way = Way(lambda a, c=None: Foo(a=a, c=c))

@@ -15,12 +15,13 @@ from cachax.lab import Way, derive
 @dataclasses.dataclass
 class Foo:
     a: jax.Array
+    c: jax.Array | None = None
 
     @functools.cached_property
     def b(self) -> jax.Array:
         return derive(self.a)
 
 
-jax.tree_util.register_dataclass(Foo, data_fields=["a"], meta_fields=[])
+jax.tree_util.register_dataclass(Foo, data_fields=["a", "c"], meta_fields=[])
 
 way = Way(Foo)

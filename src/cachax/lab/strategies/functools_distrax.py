@@ -14,9 +14,10 @@ from cachax.lab import Way, derive
 
 
 class Foo(distrax.Bijector):
-    def __init__(self, a: jax.Array) -> None:
+    def __init__(self, a: jax.Array, c: jax.Array | None = None) -> None:
         super().__init__(event_ndims_in=0)
         self.a = a
+        self.c = c
 
     @functools.cached_property
     def b(self) -> jax.Array:
@@ -26,4 +27,8 @@ class Foo(distrax.Bijector):
         raise NotImplementedError
 
 
-way = Way(Foo, replace=lambda foo, a: Foo(a))
+way = Way(
+    Foo,
+    replace=lambda foo, a: Foo(a, foo.c),
+    replace_c=lambda foo, c: Foo(foo.a, c),
+)

@@ -14,10 +14,16 @@ from cachax.lab import Way, derive
 
 class Foo(eqx.Module):
     a: jax.Array
+    c: jax.Array | None = None
 
     @functools.cached_property
     def b(self) -> jax.Array:
         return derive(self.a)
 
 
-way = Way(Foo, replace=lambda foo, a: eqx.tree_at(lambda f: f.a, foo, a))
+way = Way(
+    Foo,
+    replace=lambda foo, a: eqx.tree_at(lambda f: f.a, foo, a),
+    replace_c=lambda foo, c: eqx.tree_at(lambda f: f.c, foo, c),
+    checkpoint=eqx.filter_checkpoint,
+)

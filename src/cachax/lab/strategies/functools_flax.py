@@ -14,6 +14,7 @@ from cachax.lab import Way, derive
 
 class Foo(flax.struct.PyTreeNode):
     a: jax.Array
+    c: jax.Array | None = None
 
     @functools.cached_property
     def b(self) -> jax.Array:

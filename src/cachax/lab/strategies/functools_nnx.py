@@ -15,8 +15,9 @@ from ._nnx import IDIOM, get
 
 
 class Foo(nnx.Module):
-    def __init__(self, a: jax.Array) -> None:
+    def __init__(self, a: jax.Array, c: jax.Array | None = None) -> None:
         self.a = nnx.Param(a)
+        self.c = nnx.Variable(c)
 
     @functools.cached_property
     def b(self) -> jax.Array:

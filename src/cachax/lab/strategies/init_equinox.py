@@ -1,7 +1,7 @@
 """Computed in __init__ into a field, equinox.Module
 
 Always there, and a leaf like any other: right until the field it came from is replaced,
-mapped or optimized.
+mapped or optimized. An argument of a method is not known yet when it is made.
 """
 
 import equinox as eqx
@@ -13,14 +13,18 @@ from cachax.lab import Way, derive
 class Foo(eqx.Module):
     a: jax.Array
     b: jax.Array
+    c: jax.Array | None
 
-    def __init__(self, a: jax.Array) -> None:
+    def __init__(self, a: jax.Array, c: jax.Array | None = None) -> None:
         self.a = a
         self.b = derive(a)
+        self.c = c
 
 
 way = Way(
     Foo,
     new_batch=jax.vmap(Foo),
     replace=lambda foo, a: eqx.tree_at(lambda f: f.a, foo, a),
+    replace_c=lambda foo, c: eqx.tree_at(lambda f: f.c, foo, c),
+    checkpoint=eqx.filter_checkpoint,
 )

@@ -11,22 +11,23 @@ import jax
 
 from cachax.lab import Way, derive
 
-from ._linen import IDIOM
+from ._linen import IDIOM, new
 
 
 class Foo(nn.Module):
     @nn.compact
-    def __call__(self) -> jax.Array:
-        if self.has_variable("intermediates", "b"):
-            return self.get_variable("intermediates", "b")
-        b = derive(self.param("a", lambda _: None))
-        self.sow("intermediates", "b", b, reduce_fn=lambda _, new: new, init_fn=int)
-        return b
+    def __call__(self, n: int = 2) -> jax.Array:
+        name = f"power_{n}"
+        if self.has_variable("intermediates", name):
+            return self.get_variable("intermediates", name)
+        power = derive(self.param("a", lambda _: None), n)
+        self.sow("intermediates", name, power, lambda _, new: new, int)
+        return power
 
 
-def read(variables: Any) -> Any:
-    b, changed = Foo().apply(variables, mutable=["intermediates"])
-    return b, {**variables, **changed}
+def power(variables: Any, n: int = 2) -> Any:
+    value, changed = Foo().apply(variables, n, mutable=["intermediates"])
+    return value, {**variables, **changed}
 
 
-way = Way(lambda a: {"params": {"a": a}}, visit=read, **IDIOM)
+way = Way(new, visit=power, visit_power=power, **IDIOM)

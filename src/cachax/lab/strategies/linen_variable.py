@@ -11,20 +11,20 @@ import jax
 
 from cachax.lab import Way, derive
 
-from ._linen import IDIOM
+from ._linen import IDIOM, new
 
 
 class Foo(nn.Module):
     @nn.compact
-    def __call__(self) -> jax.Array:
+    def __call__(self, n: int = 2) -> jax.Array:
         a = self.param("a", lambda _: None)
-        kept = self.variable("cache", "b", lambda: derive(a))
+        kept = self.variable("cache", f"power_{n}", lambda: derive(a, n))
         return kept.value
 
 
-def read(variables: Any) -> Any:
-    b, changed = Foo().apply(variables, mutable=["cache"])
-    return b, {**variables, **changed}
+def power(variables: Any, n: int = 2) -> Any:
+    value, changed = Foo().apply(variables, n, mutable=["cache"])
+    return value, {**variables, **changed}
 
 
-way = Way(lambda a: {"params": {"a": a}}, visit=read, **IDIOM)
+way = Way(new, visit=power, visit_power=power, **IDIOM)

@@ -1,13 +1,16 @@
 """A jax.new_ref slot, filled at the first read
 
 JAX's own mutable cell goes in and out of jit. Whether it is filled is known at run time
-only, so it takes a `cond`, through which no derivative is taken of a cell.
+only, so it takes a `cond`, and JAX neither differentiates nor maps a `cond` that writes
+to a cell.
 """
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from cachax.lab import Way, derive
 
@@ -15,26 +18,46 @@ if not hasattr(jax, "new_ref"):
     raise ImportError(f"JAX {jax.__version__} has no jax.new_ref")
 
 
-@dataclasses.dataclass
-class Foo:
-    a: jax.Array
+class Slot(NamedTuple):
     kept: Any
     filled: Any
 
-    @property
-    def b(self) -> jax.Array:
+    @staticmethod
+    def empty(shape: tuple[int, ...] = ()) -> "Slot":
+        return Slot(jax.new_ref(jnp.zeros(shape)), jax.new_ref(jnp.zeros(shape, bool)))
+
+    def read(self, value: Callable[[], jax.Array]) -> jax.Array:
         def fill() -> None:
-            self.kept[...] = derive(self.a)
+            self.kept[...] = value()
             self.filled[...] = True
 
         jax.lax.cond(self.filled[...], lambda: None, fill)
         return self.kept[...]
 
 
-jax.tree_util.register_dataclass(Foo, ["a", "kept", "filled"], [])
+@dataclasses.dataclass
+class Foo:
+    a: jax.Array
+    c: jax.Array | None = None
+    slot: Slot = dataclasses.field(default_factory=Slot.empty)
+    powers: dict[int, Slot] = dataclasses.field(default_factory=dict)
+
+    @property
+    def b(self) -> jax.Array:
+        return self.slot.read(lambda: derive(self.a))
+
+    def power(self, n: int) -> jax.Array:
+        if n not in self.powers:
+            self.powers[n] = Slot.empty()
+        return self.powers[n].read(lambda: derive(self.a, n))
+
+
+jax.tree_util.register_dataclass(Foo, ["a", "c", "slot", "powers"], [])
 
 way = Way(
-    lambda a: Foo(a, jax.new_ref(0.0), jax.new_ref(False)),
+    Foo,
+    new_batch=lambda batch: Foo(batch, slot=Slot.empty(batch.shape[:1])),
+    power=Foo.power,
     a=lambda foo: foo.a if isinstance(foo, Foo) else foo,
     gradient=lambda fun, foo: jax.grad(lambda a: fun(dataclasses.replace(foo, a=a)))(
         foo.a

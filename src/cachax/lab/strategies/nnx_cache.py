@@ -13,9 +13,11 @@ from ._nnx import IDIOM, get, put
 
 
 class Foo(nnx.Module):
-    def __init__(self, a: jax.Array) -> None:
+    def __init__(self, a: jax.Array, c: jax.Array | None = None) -> None:
         self.a = nnx.Param(a)
+        self.c = nnx.Variable(c)
         self.kept = nnx.Cache(None)
+        self.powers = nnx.Cache({})
 
     @property
     def b(self) -> jax.Array:
@@ -23,5 +25,10 @@ class Foo(nnx.Module):
             put(self.kept, derive(get(self.a)))
         return get(self.kept)
 
+    def power(self, n: int) -> jax.Array:
+        if n not in get(self.powers):
+            put(self.powers, {**get(self.powers), n: derive(get(self.a), n)})
+        return get(self.powers)[n]
 
-way = Way(Foo, **IDIOM)
+
+way = Way(Foo, power=Foo.power, **IDIOM)

@@ -15,10 +15,13 @@ from cachax.lab import Way, derive
 
 class Foo(Distribution):
     arg_constraints = {"a": constraints.real_vector}
-    pytree_data_fields = ("a",)
+    pytree_data_fields = ("a", "c")
 
-    def __init__(self, a: jax.Array, **options: Any) -> None:
+    def __init__(
+        self, a: jax.Array, c: jax.Array | None = None, **options: Any
+    ) -> None:
         self.a = a
+        self.c = c
         super().__init__(event_shape=a.shape, **options)
 
     @lazy_property
@@ -26,4 +29,8 @@ class Foo(Distribution):
         return derive(self.a)
 
 
-way = Way(Foo, replace=lambda foo, a: Foo(a))
+way = Way(
+    Foo,
+    replace=lambda foo, a: Foo(a, foo.c),
+    replace_c=lambda foo, c: Foo(foo.a, c),
+)

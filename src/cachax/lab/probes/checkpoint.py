@@ -1,0 +1,19 @@
+"""Under jax.checkpoint twice, then foo.b
+
+Another transform than jit that runs the function once. One computation is enough.
+"""
+
+from cachax.lab import Measured, Way, computations, numbers
+
+RANK = 8
+
+
+def measure(way: Way) -> Measured:
+    checkpointed = way.derived.under(way.checkpoint)
+    with computations() as counted:
+        foo = way.new(numbers())
+        first, foo = checkpointed.read(foo)
+        second, foo = checkpointed.read(foo)
+        outside, foo = way.read(foo)
+    truth = way.exact(numbers())
+    return Measured([first, second, outside], [truth] * 3, work=counted.total())

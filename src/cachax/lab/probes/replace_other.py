@@ -1,0 +1,18 @@
+"""After another field is replaced
+
+A copy of a warm object with another `c`, which the value does not depend on, read and
+used. One computation is enough.
+"""
+
+from cachax.lab import Measured, Way, computations, numbers
+
+RANK = 24
+
+
+def measure(way: Way) -> Measured:
+    with computations() as counted:
+        foo = way.replace_c(way.warm(numbers(), numbers()), 2 * numbers())
+        read, foo = way.read(foo)
+        used, foo = way.use(foo)
+    truth = way.exact(numbers())
+    return Measured([read, used], [truth] * 2, work=counted.total())
