@@ -5,7 +5,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-COMMANDS = {"lab": "measure every known way of caching on the installed JAX"}
+COMMANDS = {
+    "lab": "measure every known way of caching on the installed JAX",
+    "lint": "find the traps in code that already exists; needs no JAX",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

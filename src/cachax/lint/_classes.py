@@ -1,0 +1,320 @@
+"""A class: its bases across files, its family, its fields and its methods."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from ._families import (
+    BY_BASE,
+    BY_DECORATOR,
+    HARMLESS_BASES,
+    NAMED_TUPLE,
+    PYTREE,
+    Family,
+)
+from ._module import FunctionNode, Module, dotted
+from ._project import Definition, Project
+
+_METADATA_OF_STATIC = {"static": True, "pytree_node": False}
+_STATIC_FIELDS = {"static_field", "static"}
+FLATTENERS = ("tree_flatten", "tree_flatten_with_keys", "__tree_flatten__")
+
+
+@dataclass(frozen=True)
+class Field:
+    """An annotated attribute in the body of a class, or one set in `__init__`."""
+
+    name: str
+    owner: "Class"
+    annotation: ast.expr | None = None
+    value: ast.expr | None = None  # what `__init__` assigns
+    static: bool = False
+    in_init: bool = True
+
+
+class Class:
+    """A class of the project. Everything is found on first use."""
+
+    def __init__(self, node: ast.ClassDef, module: Module, project: Project) -> None:
+        self.node = node
+        self.module = module
+        self.project = project
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @functools.cached_property
+    def decorators(self) -> list[str]:
+        """Their full names; that of what is called, or of what `partial` is given."""
+        return [self._function_of(node) for node in self.node.decorator_list]
+
+    def _function_of(self, node: ast.expr) -> str:
+        return self.project.name_of(called_in_the_end(node), self.module)
+
+    @functools.cached_property
+    def bases(self) -> list["Class | str"]:
+        """Classes of the project, and the full names of others."""
+        found: list[Class | str] = []
+        for node in self.node.bases:
+            base = node.value if isinstance(node, ast.Subscript) else node
+            resolved = self.project.resolve(base, self.module)
+            match resolved:
+                case Definition(module, ast.ClassDef() as inner):
+                    if inner is not self.node:
+                        found.append(class_of(inner, module, self.project))
+                case Definition():
+                    found.append("")
+                case _:
+                    found.append(resolved or "")
+        return found
+
+    @functools.cached_property
+    def ancestors(self) -> list["Class"]:
+        """This class and its bases in the project, each once, the nearest first."""
+        found = [self]
+        for cls in found:  # grows while it is walked
+            found += [b for b in cls.bases if isinstance(b, Class) and b not in found]
+        return found
+
+    @functools.cached_property
+    def is_known_whole(self) -> bool:
+        """Every base is a class of the project, of a known family, or harmless."""
+        return all(
+            isinstance(base, Class) or BY_BASE[base] or HARMLESS_BASES.fullmatch(base)
+            for cls in self.ancestors
+            for base in cls.bases
+        )
+
+    @functools.cached_property
+    def family(self) -> Family | None:
+        """How JAX takes its objects apart; None if it does not, or nothing tells."""
+        return self._family_by_decorator or self._family_by_base
+
+    @property
+    def _family_by_decorator(self) -> Family | None:
+        for node, name in zip(self.node.decorator_list, self.decorators, strict=True):
+            family = BY_DECORATOR[name] or self._family_by_own_decorator(node)
+            if family:
+                return family
+        return _registered_by_calls(self.module, self.project).get(self.node)
+
+    def _family_by_own_decorator(self, node: ast.expr) -> Family | None:
+        """A decorator of the project that registers what it is given."""
+        match self.project.resolve(called_in_the_end(node), self.module):
+            case Definition(module, ast.FunctionDef() as function):
+                return _registers(function, module, self.project)
+        return None
+
+    @property
+    def _family_by_base(self) -> Family | None:
+        for cls in self.ancestors:
+            own = BY_BASE[f"{cls.module.name}.{cls.name}"]
+            for family in [own, *(BY_BASE[b] for b in cls.bases if isinstance(b, str))]:
+                # A subclass of a NamedTuple class is no NamedTuple: it has a dict.
+                if family and (family is not NAMED_TUPLE or cls is self):
+                    return family
+            hook = cls.own_methods.get("__init_subclass__")
+            if hook and (cls is not self) and _registers(hook, cls.module, cls.project):
+                return PYTREE
+        return None
+
+    @functools.cached_property
+    def own_methods(self) -> dict[str, FunctionNode]:
+        return {
+            node.name: node for node in self.node.body if isinstance(node, FunctionNode)
+        }
+
+    def method(self, name: str) -> tuple["Class", FunctionNode] | None:
+        """A method, and the class that has it."""
+        for cls in self.ancestors:
+            if name in cls.own_methods:
+                return cls, cls.own_methods[name]
+        return None
+
+    @functools.cached_property
+    def fields(self) -> dict[str, Field]:
+        """Annotated in the body, else set in `__init__`; the nearest class wins."""
+        found: dict[str, Field] = {}
+        for cls in self.ancestors:
+            for field in [*cls._annotated(), *cls._set_in_init()]:
+                found.setdefault(field.name, field)
+        return found
+
+    @property
+    def declared(self) -> dict[str, Field]:
+        """The fields that are annotated in the body: those a dataclass knows."""
+        return {n: field for n, field in self.fields.items() if field.annotation}
+
+    @functools.cached_property
+    def tree_fields(self) -> set[str]:
+        """The attributes that JAX knows of: declared, or read where it is flattened."""
+        names = {name for name in self.declared if self.family}
+        for method in FLATTENERS:
+            found = self.method(method)
+            for node in ast.walk(found[1]) if found else ():
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                    names.add(node.attr)
+        return names
+
+    def _annotated(self) -> Iterator[Field]:
+        for node in self.node.body:
+            match node:
+                case ast.AnnAssign(ast.Name(name), annotation, value):
+                    if "ClassVar" not in ast.dump(annotation):
+                        static = name in self._meta_fields or _is_static(value)
+                        in_init = _keyword(value, "init") is not False
+                        yield Field(name, self, annotation, None, static, in_init)
+
+    def _set_in_init(self) -> Iterator[Field]:
+        for name in ("__init__", "setup", "__post_init__"):
+            function = self.own_methods.get(name)
+            for node in ast.walk(function) if function else ():
+                match node:
+                    case ast.Assign([ast.Attribute(ast.Name("self"), attr)], value):
+                        yield Field(attr, self, None, value)
+                    case ast.AnnAssign(
+                        ast.Attribute(ast.Name("self"), attr), annotation, value
+                    ):
+                        yield Field(attr, self, None, value or annotation)
+
+    @functools.cached_property
+    def _meta_fields(self) -> set[str]:
+        """Those that `register_dataclass` is told to leave alone."""
+        calls = [n for n in self.node.decorator_list if isinstance(n, ast.Call)]
+        return {
+            name
+            for call in calls
+            for keyword in call.keywords
+            if keyword.arg == "meta_fields"
+            for name in _strings(keyword.value)
+        }
+
+    @functools.cached_property
+    def has_slots_without_weakref(self) -> bool:
+        """Its objects cannot be referred to weakly."""
+        for cls in self.ancestors:
+            if not cls.has_slots or cls._has_weakref_slot:
+                return False
+            if any(isinstance(b, str) and b != "object" for b in cls.bases):
+                return False  # a base that nothing is known of may have one
+        return True
+
+    @property
+    def has_slots(self) -> bool:
+        return "__slots__" in self.module.definitions_in(self.node) or any(
+            _keyword(node, "slots") is True for node in self.node.decorator_list
+        )
+
+    @property
+    def _has_weakref_slot(self) -> bool:
+        slots = self.module.definitions_in(self.node).get("__slots__")
+        value = getattr(slots, "value", None)
+        literal = isinstance(value, ast.Tuple | ast.List | ast.Constant | ast.Set)
+        unknown = slots is not None and not literal
+        return (
+            unknown
+            or (value is not None and "__weakref__" in _strings(value))
+            or any(
+                _keyword(n, "weakref_slot") is True for n in self.node.decorator_list
+            )
+        )
+
+
+def class_of(node: ast.ClassDef, module: Module, project: Project) -> Class:
+    """The class of a node: always the same one."""
+    if node not in module.notes:
+        module.notes[node] = Class(node, module, project)
+    return cast(Class, module.notes[node])
+
+
+def called_in_the_end(node: ast.expr) -> ast.expr:
+    """The function behind `f`, `f(...)` and `partial(f, ...)`.
+
+    >>> ast.unparse(called_in_the_end(ast.parse("partial(a.f, x=1)", mode="eval").body))
+    'a.f'
+    """
+    for _ in range(8):
+        if not isinstance(node, ast.Call):
+            break
+        is_partial = (dotted(node.func) or "").rpartition(".")[2] == "partial"
+        node = node.args[0] if is_partial and node.args else node.func
+    return node
+
+
+def _registered_by_calls(module: Module, project: Project) -> dict[ast.AST, Family]:
+    """The classes of a file that a call registers: `register_pytree_node(Foo, ...)`."""
+    if _registered_by_calls not in module.notes:
+        found: dict[ast.AST, Family] = {}
+        for call in module.calls:
+            name = (dotted(call.func) or "").rpartition(".")[2]
+            if call.args and name.startswith("register"):
+                family = BY_DECORATOR[project.name_of(call.func, module)]
+                match project.resolve(call.args[0], module):
+                    case Definition(_, ast.ClassDef() as node) if family:
+                        found[node] = family
+        module.notes[_registered_by_calls] = found
+    return cast(dict[ast.AST, Family], module.notes[_registered_by_calls])
+
+
+def _registers(function: ast.AST, module: Module, project: Project) -> Family | None:
+    """The family of what a function of the project registers with JAX."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            family = BY_DECORATOR[project.name_of(called_in_the_end(node), module)]
+            if family:
+                return family
+    return None
+
+
+def _is_static(default: ast.expr | None) -> bool:
+    """A field that JAX is told to leave alone, by any library's way of saying it."""
+    if not isinstance(default, ast.Call):
+        return False
+    function = (dotted(default.func) or "").rpartition(".")[2]
+    metadata = _keyword_node(default, "metadata")
+    return (
+        function in _STATIC_FIELDS
+        or _keyword(default, "static") is True
+        or _keyword(default, "pytree_node") is False
+        or any(_entries(metadata).get(k) is v for k, v in _METADATA_OF_STATIC.items())
+    )
+
+
+def _entries(node: ast.expr | None) -> dict[object, object]:
+    """The constants of a dict, written either way."""
+    match node:
+        case ast.Dict(keys, values):
+            pairs = zip(keys, values, strict=True)
+            return {
+                key.value: value.value
+                for key, value in pairs
+                if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
+            }
+        case ast.Call(ast.Name("dict"), _, keywords):
+            constants = [k for k in keywords if isinstance(k.value, ast.Constant)]
+            return {k.arg: k.value.value for k in constants}  # type: ignore[attr-defined]
+    return {}
+
+
+def _keyword_node(node: ast.expr | None, name: str) -> ast.expr | None:
+    for keyword in getattr(node, "keywords", []):
+        if keyword.arg == name:
+            return keyword.value  # type: ignore[no-any-return]
+    return None
+
+
+def _keyword(node: ast.expr | None, name: str) -> object:
+    """The constant that a call gives for a keyword; None if there is none."""
+    value = _keyword_node(node, name)
+    return value.value if isinstance(value, ast.Constant) else None
+
+
+def _strings(node: ast.expr) -> set[str]:
+    return {
+        inner.value
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
+    }

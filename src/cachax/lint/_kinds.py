@@ -1,0 +1,350 @@
+"""Is a value a JAX array? Surely, surely not, or it cannot be told."""
+
+import ast
+from collections.abc import Iterable
+
+from ._annotations import Annotations
+from ._classes import Class, Field, called_in_the_end, class_of
+from ._jax_names import (
+    ATTRIBUTES_OF_ARRAYS,
+    ATTRIBUTES_OF_NO_ARRAY,
+    COLLECTIONS,
+    METHODS_OF_ARRAYS,
+    METHODS_WITHOUT_ARRAY,
+    SAME_AS_ARGUMENT,
+    UPDATES,
+    Kind,
+    kind_of_call,
+    makes_array_functions,
+    public_name,
+)
+from ._module import Bound, FunctionNode, Module, own_nodes
+from ._project import Definition, Project
+
+_MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
+_PROPERTIES = ("property", "cached_property", "lazy_property", "property_cached")
+
+
+class Kinds:
+    """Infers the kinds of values in one project.
+
+    Careful: a name that is bound to different kinds, an unknown function, an object
+    without an annotation cannot be told.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._annotations = Annotations(project)
+        self._depth = 0
+
+    def of(self, node: ast.expr | None, module: Module) -> Kind:
+        """The kind of an expression at its place in a file."""
+        if node is None or self._depth >= _MOST_DEPTH:
+            return Kind.UNKNOWN
+        self._depth += 1
+        try:
+            return self._of(node, module)
+        finally:
+            self._depth -= 1
+
+    def _of(self, node: ast.expr, module: Module) -> Kind:
+        match node:
+            case ast.Constant() | ast.JoinedStr() | ast.Lambda() | ast.Slice():
+                return Kind.OTHER
+            case ast.UnaryOp(ast.Not()) | ast.FormattedValue():
+                return Kind.OTHER
+            case ast.UnaryOp(_, operand) | ast.NamedExpr(_, operand):
+                return self.of(operand, module)
+            case ast.Starred(operand) | ast.Await(operand):
+                return self.of(operand, module)
+            case ast.BinOp(left, _, right):
+                return self._arithmetic(left, right, module)
+            case ast.Compare(left, operators, comparators):
+                if any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in operators):
+                    return Kind.OTHER
+                return self._arithmetic(left, comparators[0], module)
+            case ast.BoolOp(_, values):
+                return either(self.of(value, module) for value in values)
+            case ast.IfExp(_, yes, no):
+                return either([self.of(yes, module), self.of(no, module)])
+            case ast.Tuple(parts) | ast.List(parts) | ast.Set(parts):
+                return _collection(self.of(part, module) for part in parts)
+            case ast.Dict(_, parts):
+                return _collection(self.of(part, module) for part in parts)
+            case ast.ListComp(part) | ast.GeneratorExp(part) | ast.DictComp(_, part):
+                return _collection([self.of(part, module)])
+            case ast.Subscript(value):
+                return self._part(value, module)
+            case ast.Name(name):
+                return self._name(node, name, module)
+            case ast.Attribute(value, attribute):
+                return self._attribute(node, value, attribute, module)
+            case ast.Call():
+                return self._call(node, module)
+        return Kind.UNKNOWN
+
+    def _arithmetic(self, left: ast.expr, right: ast.expr, module: Module) -> Kind:
+        if isinstance(left, ast.JoinedStr) or (
+            isinstance(left, ast.Constant) and isinstance(left.value, str)
+        ):
+            return Kind.OTHER  # "%s" % x
+        kinds = {self.of(left, module), self.of(right, module)}
+        for kind in (Kind.ARRAY, Kind.TREE, Kind.UNKNOWN):
+            if kind in kinds:
+                return kind
+        return Kind.OTHER
+
+    def _part(self, value: ast.expr, module: Module) -> Kind:
+        kind = self.of(value, module)
+        if kind is Kind.TREE:
+            function = value.func if isinstance(value, ast.Call) else None
+            name = self._project.name_of(function, module)
+            return Kind.ARRAY if _gives_only_arrays(name) else Kind.UNKNOWN
+        return kind
+
+    def _name(self, node: ast.Name, name: str, module: Module) -> Kind:
+        for scope in module.scopes(node):
+            if isinstance(scope, ast.ClassDef):
+                continue
+            if isinstance(scope, FunctionNode | ast.Lambda):
+                parameter = _parameter(scope, name)
+                rebound = module.bound_in(scope).get(name, [])
+                if parameter and not rebound:
+                    return self._annotations.kind(parameter.annotation, module)
+            bounds = module.bound_in(scope).get(name)
+            if bounds:
+                return self._bound(node, bounds, module)
+        return Kind.UNKNOWN
+
+    def _bound(self, use: ast.Name, bounds: list[Bound], module: Module) -> Kind:
+        """Of the last assignment, if that is sure to run; else all must agree."""
+        before = [b for b in bounds if b.line < use.lineno] or bounds
+        if before[-1].sure:
+            before = before[-1:]
+        kinds = {self.of(bound.value, module) for bound in before}
+        return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+
+    def _attribute(
+        self, node: ast.Attribute, value: ast.expr, attribute: str, module: Module
+    ) -> Kind:
+        if attribute in ATTRIBUTES_OF_NO_ARRAY:
+            return Kind.OTHER
+        owner = self.class_of(value, module)
+        if owner is not None:
+            return self.of_attribute(owner, attribute)
+        name = self._project.name_of(node, module)
+        if name.startswith(("jax.", "numpy.", "math.")):
+            return (
+                Kind.OTHER
+            )  # `jnp.pi`, `jnp.float32`, `np.inf`: a call is no attribute
+        kind = self.of(value, module)
+        if kind is Kind.ARRAY:
+            is_array = attribute in ATTRIBUTES_OF_ARRAYS
+            return Kind.ARRAY if is_array else Kind.UNKNOWN
+        return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+    def of_attribute(self, owner: Class, name: str) -> Kind:
+        """Of `obj.name`, where `obj` is of a class of the project."""
+        method = owner.method(name)
+        if method is not None:
+            cls, function = method
+            if not is_property(function):
+                return Kind.OTHER  # a bound method
+            return self.returned(function, cls.module)
+        field = owner.fields.get(name)
+        return self.of_field(field) if field else Kind.UNKNOWN
+
+    def of_field(self, field: Field) -> Kind:
+        if field.annotation is not None:
+            return self._annotations.kind(field.annotation, field.owner.module)
+        return self.of(field.value, field.owner.module)
+
+    def of_annotation(self, annotation: ast.expr | None, module: Module) -> Kind:
+        return self._annotations.kind(annotation, module)
+
+    def returned(self, function: FunctionNode, module: Module) -> Kind:
+        """What a function returns: as its body tells, else as it is annotated."""
+        if function not in module.notes:
+            module.notes[function] = Kind.UNKNOWN  # while it is being found out
+            module.notes[function] = self._returned(function, module)
+        kind = module.notes[function]
+        assert isinstance(kind, Kind)
+        return kind
+
+    def _returned(self, function: FunctionNode, module: Module) -> Kind:
+        own = list(own_nodes(function))
+        if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own):
+            return Kind.UNKNOWN
+        for decorator in function.decorator_list:
+            name = self._project.name_of(called_in_the_end(decorator), module)
+            if makes_array_functions(name):
+                return Kind.TREE
+        values = [node.value for node in own if isinstance(node, ast.Return)]
+        kind = either(self.of(value, module) for value in values if value is not None)
+        if values and kind is not Kind.UNKNOWN:
+            return kind
+        return self._annotations.kind(function.returns, module)
+
+    def _call(self, node: ast.Call, module: Module) -> Kind:
+        function = node.func
+        if is_update(node):
+            return Kind.ARRAY
+        resolved = self._project.resolve(function, module)
+        match resolved:
+            case Definition(other, ast.FunctionDef() as inner):
+                if not kind_of_call(resolved.name).has_arrays:
+                    return self.returned(inner, other)
+        name = self._project.name_of(function, module)
+        kind = self._named_call(name, node, module)
+        if kind is not Kind.UNKNOWN:
+            return kind
+        if isinstance(function, ast.Attribute):
+            return self._method_call(function, module)
+        made_by = called_in_the_end(function)
+        if function is not made_by and makes_array_functions(
+            self._project.name_of(made_by, module)
+        ):
+            return Kind.TREE
+        return Kind.UNKNOWN
+
+    def _named_call(self, name: str, node: ast.Call, module: Module) -> Kind:
+        first = node.args[0] if node.args else None
+        if SAME_AS_ARGUMENT.fullmatch(public_name(name)):
+            return self.of(first, module)
+        if name in COLLECTIONS:
+            return _collection([self.of(first, module)]) if first else Kind.OTHER
+        return kind_of_call(name)
+
+    def _method_call(self, function: ast.Attribute, module: Module) -> Kind:
+        owner = self.class_of(function.value, module)
+        if owner is not None:
+            method = owner.method(function.attr)
+            if method is None:
+                return Kind.UNKNOWN
+            return self.returned(method[1], method[0].module)
+        kind = self.of(function.value, module)
+        if kind is Kind.ARRAY and function.attr in METHODS_OF_ARRAYS:
+            return Kind.ARRAY
+        if kind is Kind.ARRAY and function.attr in METHODS_WITHOUT_ARRAY:
+            return Kind.OTHER
+        return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+    def class_of(self, node: ast.expr | None, module: Module) -> Class | None:
+        """The class of the project that an expression is an object of, if it is known:
+        `self`, a parameter or field with an annotation, or a call of the class."""
+        if self._depth >= _MOST_DEPTH:
+            return None
+        self._depth += 1
+        try:
+            return self._class_of(node, module)
+        finally:
+            self._depth -= 1
+
+    def _class_of(self, node: ast.expr | None, module: Module) -> Class | None:
+        match node:
+            case ast.Name(name):
+                return self._class_of_name(node, name, module)
+            case ast.Attribute(value, attribute):
+                owner = self.class_of(value, module)
+                field = owner.fields.get(attribute) if owner else None
+                if field is None:
+                    return None
+                other = field.owner.module
+                if field.annotation is not None:
+                    return self._annotated_class(field.annotation, other)
+                return self.class_of(field.value, other)
+            case ast.Call(function):
+                return self._annotated_class(function, module)
+        return None
+
+    def _class_of_name(self, node: ast.Name, name: str, module: Module) -> Class | None:
+        for scope in module.scopes(node):
+            if isinstance(scope, FunctionNode | ast.Lambda):
+                parameter = _parameter(scope, name)
+                if parameter is not None:
+                    if is_self(scope, parameter, module):
+                        outer = module.parent(scope)
+                        assert isinstance(outer, ast.ClassDef)
+                        return class_of(outer, module, self._project)
+                    return self._annotated_class(parameter.annotation, module)
+            bounds = module.bound_in(scope).get(name)
+            if bounds:
+                same = len(bounds) == 1
+                return self.class_of(bounds[0].value, module) if same else None
+        return None
+
+    def _annotated_class(self, node: ast.expr | None, module: Module) -> Class | None:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                node = ast.parse(node.value, mode="eval").body
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return None
+        match self._project.resolve(node, module):
+            case Definition(other, ast.ClassDef() as inner):
+                return class_of(inner, other, self._project)
+        return None
+
+
+def either(kinds: Iterable[Kind]) -> Kind:
+    """Of a value that is one of several: an array on one way is enough for a trap."""
+    found = set(kinds)
+    for kind in (Kind.ARRAY, Kind.TREE, Kind.UNKNOWN):
+        if kind in found:
+            return kind
+    return Kind.OTHER
+
+
+def _collection(kinds: Iterable[Kind]) -> Kind:
+    kind = either(kinds)
+    return Kind.TREE if kind is Kind.ARRAY else kind
+
+
+def _gives_only_arrays(name: str) -> bool:
+    return public_name(name).startswith(("jax.numpy.", "jax.scipy.", "jax.lax.linalg."))
+
+
+def is_update(node: ast.AST) -> bool:
+    """`x.at[...].set(...)` and the like: of arrays only."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Subscript(ast.Attribute(_, "at")), update)):
+            return update in UPDATES
+    return False
+
+
+def is_property(function: FunctionNode) -> bool:
+    """Read without a call: a decorator with "property" in its name."""
+    for decorator in function.decorator_list:
+        node = called_in_the_end(decorator)
+        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        if name in _PROPERTIES:
+            return True
+    return False
+
+
+def is_self(
+    function: FunctionNode | ast.Lambda, parameter: ast.arg, module: Module
+) -> bool:
+    """Whether it is the object that a method is called on."""
+    if isinstance(function, ast.Lambda):
+        return False
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    decorators = {getattr(node, "id", "") for node in function.decorator_list}
+    return (
+        isinstance(module.parent(function), ast.ClassDef)
+        and bool(arguments)
+        and arguments[0] is parameter
+        and not decorators & {"staticmethod", "classmethod"}
+        and function.name not in ("__new__", "__init_subclass__", "__class_getitem__")
+    )
+
+
+def _parameter(function: FunctionNode | ast.Lambda, name: str) -> ast.arg | None:
+    arguments = function.args
+    for argument in [
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+    ]:
+        if argument.arg == name:
+            return argument
+    return None

@@ -1,0 +1,233 @@
+"""A parsed file: its imports, its definitions, and what encloses what."""
+
+import ast
+import functools
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+ScopeNode = FunctionNode | ast.Lambda | ast.ClassDef | ast.Module
+
+
+def parse(text: str) -> ast.Module:
+    """The syntax tree, without Python's warnings about old escapes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
+def dotted(node: ast.AST | None) -> str | None:
+    """The expression as a dotted name, if it is one.
+
+    >>> dotted(ast.parse("a.b.c", mode="eval").body)
+    'a.b.c'
+    """
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(names)])
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A name bound by an assignment: to what, and whether that is sure to run.
+
+    `value` is None where something is bound that cannot be told (a `with`, a loop).
+    """
+
+    line: int
+    sure: bool
+    value: ast.expr | None
+
+
+class Module:
+    """A file that was parsed. What rules ask for is gathered on first use."""
+
+    def __init__(self, tree: ast.Module, name: str = "", path: Path | None = None):
+        self.tree = tree
+        self.name = name
+        self.path = path
+        self.notes: dict[object, object] = {}  # what others have found out about it
+
+    @property
+    def is_package(self) -> bool:
+        return self.path is not None and self.path.name == "__init__.py"
+
+    @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All of them, the outer ones first."""
+        found: list[ast.AST] = [self.tree]
+        parents = self.parents
+        for node in found:  # grows while it is walked
+            for child in ast.iter_child_nodes(node):
+                parents[child] = node
+                found.append(child)
+        return found
+
+    @functools.cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return {}  # filled by `nodes`
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        assert self.nodes
+        return self.parents.get(node)
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What encloses a node, from the inside out."""
+        outer = self.parent(node)
+        while outer is not None:
+            yield outer
+            outer = self.parents.get(outer)
+
+    def scopes(self, node: ast.AST) -> Iterator[ScopeNode]:
+        """The scopes a name at this node is looked up in; the module is the last."""
+        inside_function = isinstance(node, ast.Lambda | FunctionNode)
+        for outer in self.around(node):
+            if isinstance(outer, ast.ClassDef):
+                if not inside_function:
+                    yield outer
+            elif isinstance(outer, FunctionNode | ast.Lambda):
+                inside_function = True
+                yield outer
+        yield self.tree
+
+    @functools.cached_property
+    def classes(self) -> list[ast.ClassDef]:
+        return [node for node in self.nodes if isinstance(node, ast.ClassDef)]
+
+    @functools.cached_property
+    def functions(self) -> list[FunctionNode]:
+        return [node for node in self.nodes if isinstance(node, FunctionNode)]
+
+    @functools.cached_property
+    def calls(self) -> list[ast.Call]:
+        return [node for node in self.nodes if isinstance(node, ast.Call)]
+
+    @functools.cached_property
+    def imports(self) -> dict[str, str]:
+        """Local name to dotted origin. Of two imports of a name the first counts:
+        what comes after is mostly a stand-in for when the import fails."""
+        found: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    origin = alias.name if alias.asname else alias.name.split(".")[0]
+                    found.setdefault(alias.asname or origin, origin)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._origin(node)
+                for alias in node.names:
+                    found.setdefault(alias.asname or alias.name, f"{base}.{alias.name}")
+        return found
+
+    def _origin(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        package = self.name.split(".")
+        package = package[: len(package) - node.level + self.is_package]
+        return ".".join([*package, *([node.module] if node.module else [])])
+
+    @property
+    def definitions(self) -> dict[str, ast.stmt]:
+        """Top-level classes, functions and assigned names."""
+        return self.definitions_in(self.tree)
+
+    def definitions_in(self, scope: ast.AST) -> dict[str, ast.stmt]:
+        """Classes, functions and assignments of a scope; the last of a name counts."""
+        if scope not in self._definitions:
+            self._definitions[scope] = _definitions(scope)
+        return self._definitions[scope]
+
+    @functools.cached_property
+    def _definitions(self) -> dict[ast.AST, dict[str, ast.stmt]]:
+        return {}
+
+    def bound_in(self, scope: ScopeNode) -> dict[str, list[Bound]]:
+        """The assignments of a scope by name, in the order of the lines."""
+        if scope not in self._bound:
+            self._bound[scope] = _bindings(scope)
+        return self._bound[scope]
+
+    @functools.cached_property
+    def _bound(self) -> dict[ast.AST, dict[str, list[Bound]]]:
+        return {}
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a scope, without those of the functions and classes in it."""
+    waiting = list(ast.iter_child_nodes(scope))
+    for node in waiting:  # grows while it is walked
+        yield node
+        if not isinstance(node, FunctionNode | ast.Lambda | ast.ClassDef):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _definitions(scope: ast.AST) -> dict[str, ast.stmt]:
+    found: dict[str, ast.stmt] = {}
+    for node in own_nodes(scope):
+        if isinstance(node, FunctionNode | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found[target.id] = node
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = node
+    return found
+
+
+def _bindings(scope: ScopeNode) -> dict[str, list[Bound]]:
+    found: dict[str, list[Bound]] = {}
+    body = getattr(scope, "body", [])
+    sure = set(map(id, body)) if isinstance(body, list) else set()
+    for node in own_nodes(scope):
+        for name, value in _bound_by(node):
+            bound = Bound(getattr(node, "lineno", 0), id(node) in sure, value)
+            found.setdefault(name, []).append(bound)
+    for bounds in found.values():
+        bounds.sort(key=lambda bound: bound.line)
+    return found
+
+
+def _bound_by(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    match node:
+        case ast.Assign(targets, value):
+            for target in targets:
+                yield from _unpacked(target, value)
+        case ast.AnnAssign(ast.Name(name), _, value) | ast.NamedExpr(
+            ast.Name(name), value
+        ):
+            yield name, value
+        case ast.For(target) | ast.AsyncFor(target) | ast.comprehension(target):
+            yield from _unpacked(target, None)
+        case ast.withitem(_, ast.expr() as target):
+            yield from _unpacked(target, None)
+        case (
+            ast.ExceptHandler(_, str(name)) | ast.FunctionDef(name) | ast.ClassDef(name)
+        ):
+            yield name, None
+
+
+def _unpacked(
+    target: ast.AST, value: ast.expr | None
+) -> Iterator[tuple[str, ast.expr | None]]:
+    match target:
+        case ast.Name(name):
+            yield name, value
+        case ast.Starred(inner):
+            yield from _unpacked(inner, None)
+        case ast.Tuple(targets) | ast.List(targets):
+            parts: list[ast.expr | None] = [None] * len(targets)
+            if isinstance(value, ast.Tuple) and len(value.elts) == len(targets):
+                parts = list(value.elts)
+            elif value is not None:  # each is a part of what is unpacked
+                parts = [
+                    ast.copy_location(ast.Subscript(value, ast.Constant(i)), value)
+                    for i in range(len(targets))
+                ]
+            for inner, part in zip(targets, parts, strict=True):
+                yield from _unpacked(inner, part)

@@ -1,0 +1,167 @@
+"""The files of a project: names followed through imports to where they are defined."""
+
+import ast
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ._module import Module, dotted, parse
+from ._source import UnreadableError, from_bytes
+
+# What is known of these is in tables; to parse them would tell nothing more.
+_NEVER_FOLLOWED = {"jax", "jaxlib", "numpy", "scipy", *sys.stdlib_module_names}
+_MOST_STEPS = 12  # from a name through re-exports to its definition
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A class, function or assignment, and the file it is in."""
+
+    module: Module
+    node: ast.stmt
+
+    @property
+    def name(self) -> str:
+        return f"{self.module.name}.{getattr(self.node, 'name', '')}".lstrip(".")
+
+
+@dataclass
+class Project:
+    """Finds modules on disk when a name leads to them, and remembers them.
+
+    Only what lies beside the checked files is looked at, never what is installed: the
+    findings are the same on every machine.
+    """
+
+    _modules: dict[Path, Module | None] = field(default_factory=dict)
+    _roots: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
+
+    def module(self, tree: ast.Module, path: Path | None) -> Module:
+        """A file that is checked, with the name it is imported under."""
+        return Module(tree, _module_name(path) if path else "", path)
+
+    def resolve(self, node: ast.AST | None, module: Module) -> str | Definition | None:
+        """What a name or attribute stands for: a definition in this project, or the
+        dotted name of something elsewhere. None if it is not a name at all."""
+        name = dotted(node)
+        if name is None or node is None:
+            return None
+        head, _, rest = name.partition(".")
+        for scope in module.scopes(node):
+            local = module.definitions_in(scope).get(head)
+            if local is not None:
+                return self._inside(Definition(module, local), rest, _MOST_STEPS)
+        if head in module.imports:
+            origin = module.imports[head]
+            return self._follow(f"{origin}.{rest}".rstrip("."), module, _MOST_STEPS)
+        return name
+
+    def name_of(self, node: ast.AST | None, module: Module) -> str:
+        """The dotted name of what an expression stands for; "" if it is no name."""
+        found = self.resolve(node, module)
+        return found.name if isinstance(found, Definition) else found or ""
+
+    def _inside(
+        self, found: Definition, rest: str, steps: int
+    ) -> str | Definition | None:
+        """A definition, or what is defined in it; an alias is followed."""
+        if isinstance(found.node, ast.Assign | ast.AnnAssign):
+            alias = dotted(found.node.value)
+            if alias is None or steps <= 0:
+                return found if not rest else None
+            alias, whole = alias.partition(".")[0], alias
+            own = found.module.definitions.get(alias)
+            rest = f"{whole.removeprefix(alias)}.{rest}".strip(".")
+            if own is not None and own is not found.node:
+                return self._inside(Definition(found.module, own), rest, steps - 1)
+            origin = found.module.imports.get(alias, alias)
+            return self._follow(f"{origin}.{rest}".rstrip("."), found.module, steps - 1)
+        if not rest:
+            return found
+        head, _, rest = rest.partition(".")
+        inner = found.module.definitions_in(found.node).get(head)
+        if inner is None:
+            return None
+        return self._inside(Definition(found.module, inner), rest, steps - 1)
+
+    def _follow(self, name: str, near: Module, steps: int) -> str | Definition | None:
+        """A dotted name, as far as files of the project know it."""
+        found = self._split(name, near)
+        if found is None or steps <= 0:
+            return name
+        module, attributes = found
+        head, _, rest = attributes.partition(".")
+        if head in module.definitions:
+            definition = Definition(module, module.definitions[head])
+            return self._inside(definition, rest, steps - 1)
+        if head in module.imports:
+            origin = module.imports[head]
+            return self._follow(f"{origin}.{rest}".rstrip("."), module, steps - 1)
+        return name
+
+    def _split(self, name: str, near: Module) -> tuple[Module, str] | None:
+        """The longest part that is a module of the project, and the rest."""
+        top = name.partition(".")[0]
+        if near.path is None or (
+            top in _NEVER_FOLLOWED and top != near.name.partition(".")[0]
+        ):
+            return None
+        parts = name.split(".")
+        for root in self._roots_of(near.path):
+            for length in range(len(parts) - 1, 0, -1):
+                module = self._load(root.joinpath(*parts[:length]), root)
+                if module is not None:
+                    return module, ".".join(parts[length:])
+        return None
+
+    def _load(self, path: Path, root: Path) -> Module | None:
+        if path not in self._modules:
+            self._modules[path] = None
+            for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
+                if file.is_file():
+                    self._modules[path] = _read(file, root)
+                    break
+        return self._modules[path]
+
+    def _roots_of(self, path: Path) -> tuple[Path, ...]:
+        """Where imports may lie: beside the package, beside pyproject.toml, in src."""
+        folder = path.parent
+        if folder not in self._roots:
+            roots = [_import_root(path)]
+            for outer in folder.parents:
+                if (outer / "pyproject.toml").is_file():
+                    roots += [outer, outer / "src"]
+                    break
+            self._roots[folder] = tuple(dict.fromkeys(roots))
+        return self._roots[folder]
+
+
+def _import_root(path: Path) -> Path:
+    folder = path.parent
+    while (folder / "__init__.py").is_file() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(_import_root(path)).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _read(path: Path, root: Path) -> Module | None:
+    try:
+        source = from_bytes(path.name, path.read_bytes())
+        tree = parse(source.text)
+    except (
+        OSError,
+        UnreadableError,
+        SyntaxError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):
+        return None  # said where this file itself is checked
+    parts = path.relative_to(root).with_suffix("").parts
+    return Module(
+        tree, ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+    )
