@@ -87,7 +87,7 @@ class Annotations:
     def _union(self, parts: list[ast.expr], module: Module, depth: int) -> Kind:
         """Surely an array only if nothing else but None is allowed."""
         kinds = {
-            self.kind(part, module, depth - 1) for part in parts if not _is_none(part)
+            self.kind(part, module, depth - 1) for part in parts if not is_none(part)
         }
         return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
 
@@ -108,7 +108,7 @@ def _parsed(text: str) -> ast.expr | None:
         return None
 
 
-def _is_none(node: ast.expr) -> bool:
+def is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 

@@ -29,7 +29,7 @@ class Field:
     name: str
     owner: "Class"
     annotation: ast.expr | None = None
-    value: ast.expr | None = None  # what `__init__` assigns
+    values: tuple[ast.expr, ...] = ()  # what `__init__` assigns, on whatever way
     static: bool = False
     in_init: bool = True
 
@@ -116,10 +116,23 @@ class Class:
                 # A subclass of a NamedTuple class is no NamedTuple: it has a dict.
                 if family and (family is not NAMED_TUPLE or cls is self):
                     return family
-            hook = cls.own_methods.get("__init_subclass__")
-            if hook and (cls is not self) and _registers(hook, cls.module, cls.project):
+            if cls._registers_its_subclasses:
                 return PYTREE
         return None
+
+    @functools.cached_property
+    def _registers_its_subclasses(self) -> bool:
+        """In `__init_subclass__`, in `__new__`, or by its metaclass."""
+        hooks = [
+            self.own_methods.get(name) for name in ("__init_subclass__", "__new__")
+        ]
+        for keyword in self.node.keywords:
+            if keyword.arg == "metaclass":
+                match self.project.resolve(keyword.value, self.module):
+                    case Definition(module, ast.ClassDef() as meta):
+                        if _registers(meta, module, self.project):
+                            return True
+        return any(h and _registers(h, self.module, self.project) for h in hooks)
 
     @functools.cached_property
     def own_methods(self) -> dict[str, FunctionNode]:
@@ -139,7 +152,7 @@ class Class:
         """Annotated in the body, else set in `__init__`; the nearest class wins."""
         found: dict[str, Field] = {}
         for cls in self.ancestors:
-            for field in [*cls._annotated(), *cls._set_in_init()]:
+            for field in [*cls._annotated(), *cls._set_in_init().values()]:
                 found.setdefault(field.name, field)
         return found
 
@@ -166,19 +179,23 @@ class Class:
                     if "ClassVar" not in ast.dump(annotation):
                         static = name in self._meta_fields or _is_static(value)
                         in_init = _keyword(value, "init") is not False
-                        yield Field(name, self, annotation, None, static, in_init)
+                        yield Field(name, self, annotation, (), static, in_init)
 
-    def _set_in_init(self) -> Iterator[Field]:
+    def _set_in_init(self) -> dict[str, Field]:
+        found: dict[str, Field] = {}
         for name in ("__init__", "setup", "__post_init__"):
             function = self.own_methods.get(name)
             for node in ast.walk(function) if function else ():
                 match node:
-                    case ast.Assign([ast.Attribute(ast.Name("self"), attr)], value):
-                        yield Field(attr, self, None, value)
-                    case ast.AnnAssign(
-                        ast.Attribute(ast.Name("self"), attr), annotation, value
+                    case ast.Assign(
+                        [ast.Attribute(ast.Name("self"), attr)], value
+                    ) | ast.AnnAssign(
+                        ast.Attribute(ast.Name("self"), attr),
+                        value=ast.expr() as value,
                     ):
-                        yield Field(attr, self, None, value or annotation)
+                        before = found[attr].values if attr in found else ()
+                        found[attr] = Field(attr, self, None, (*before, value))
+        return found
 
     @functools.cached_property
     def _meta_fields(self) -> set[str]:

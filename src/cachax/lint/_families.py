@@ -39,7 +39,7 @@ _NETKET = Family("netket's struct", frozen=True, runs_init=False)
 _SIMPLE = Family("simple_pytree.Pytree", Keeps.LEAVES, runs_init=False)
 _DISTRAX = Family("distrax.Jittable", Keeps.LEAVES, runs_init=False)
 _NUMPYRO = Family("numpyro's Distribution", runs_init=False)
-_TFP = Family("tensorflow_probability's Distribution", runs_init=False)
+_TFP = Family("tensorflow_probability's AutoCompositeTensor")
 
 # The full name of a base class, wherever in its package it is imported from.
 _BASES = {
@@ -50,14 +50,14 @@ _BASES = {
     r"tinygp\.(.+\.)?(Kernel|Stationary)": EQUINOX,
     r"flax\.(experimental\.)?nnx\.(.+\.)?(Module|Pytree|Object)": NNX,
     r"gpjax\.(.+\.)?(Abstract\w+|Module)": NNX,
-    r"(flax\.|mujoco\.mjx\.|clu\.)(.+\.)?PyTreeNode": _FLAX,
-    r"brax\.(.+\.)?base\.Base": PYTREE,
+    r"(flax|mujoco\.mjx)\.(.+\.)?PyTreeNode": _FLAX,
     r"penzai\.(.+\.)?Struct": _PENZAI,
     r"netket\.(.+\.)?Pytree": _NETKET,
     r"simple_pytree\.(.+\.)?Pytree": _SIMPLE,
     r"distrax\.(.+\.)?(Jittable|Bijector|Distribution|Transformed)": _DISTRAX,
     r"numpyro\.(.+\.)?Distribution": _NUMPYRO,
-    r"tensorflow_probability\.substrates\.jax\.(.+\.)?(Distribution|Bijector)": _TFP,
+    # Its plain Distribution is no pytree.
+    r"tensorflow_probability\.substrates\.jax\.(.+\.)?AutoCompositeTensor\w*": _TFP,
     r"(typing|typing_extensions)\.NamedTuple": NAMED_TUPLE,
 }
 

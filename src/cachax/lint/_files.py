@@ -12,8 +12,8 @@ SUFFIXES = (".py", ".ipynb")
 def files(
     paths: list[Path], settings: Settings, force_exclude: bool = False
 ) -> list[Path]:
-    """In order, each once. A file that is named is taken whatever its suffix, and unless
-    `force_exclude` even where it is excluded."""
+    """In order, each once. A file that is named is taken whatever its suffix, and
+    unless forced also where it is excluded."""
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if path.is_dir():

@@ -44,7 +44,7 @@ def found(kept: Kept, message: str) -> Found:
         kept.node,
         f"`{kept.name}` ({kept.how}){may}: {message}",
         None if sure else Severity.INFORMATION,
-        kept.decorator,
+        kept.decorator if sure else None,
     )
 
 
@@ -64,7 +64,7 @@ def _all(code: Code) -> Iterator[Kept]:
                 how = f"@{ast.unparse(decorator)}"
                 kind = _value(function, code)
                 yield Kept(cls, function, decorator, how, kind, decorator)
-            elif not is_maker(function, cls):
+            elif not is_maker(function, cls.module):
                 yield from _home_made(cls, function, code)
 
 
@@ -111,7 +111,7 @@ def _value(function: FunctionNode, code: Code) -> Kind:
     returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and n.value]
     if not returns or is_concrete(function, code):
         return Kind.OTHER
-    return code.kinds.returned(function, code.module)
+    return code.kinds.sometimes_returned(function, code.module)
 
 
 def is_concrete(function: FunctionNode, code: Code) -> bool:
@@ -133,7 +133,7 @@ def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]
         return
     kinds: dict[str, list[Kind]] = {}
     nodes: dict[str, ast.stmt | ast.expr] = {}
-    for write in writes(function, obj):
+    for write in writes(function, obj, code.module):
         is_field = write.attribute in cls.tree_fields
         if write.is_lazy and not write.is_item and not is_field:
             kind = code.kinds.of(write.value, code.module)

@@ -2,8 +2,9 @@
 
 import ast
 from collections.abc import Iterable
+from typing import cast
 
-from ._annotations import Annotations
+from ._annotations import Annotations, is_none
 from ._classes import Class, Field, called_in_the_end, class_of
 from ._jax_names import (
     ATTRIBUTES_OF_ARRAYS,
@@ -18,7 +19,7 @@ from ._jax_names import (
     makes_array_functions,
     public_name,
 )
-from ._module import Bound, FunctionNode, Module, own_nodes
+from ._module import Bound, FunctionNode, Module
 from ._project import Definition, Project
 
 _MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
@@ -157,33 +158,55 @@ class Kinds:
     def of_field(self, field: Field) -> Kind:
         if field.annotation is not None:
             return self._annotations.kind(field.annotation, field.owner.module)
-        return self.of(field.value, field.owner.module)
+        kinds = {
+            self.of(value, field.owner.module)
+            for value in field.values
+            if not is_none(value)
+        }
+        if Kind.OTHER in kinds and len(kinds) > 1:
+            return Kind.UNKNOWN
+        return either(kinds) if kinds else Kind.UNKNOWN
 
     def of_annotation(self, annotation: ast.expr | None, module: Module) -> Kind:
         return self._annotations.kind(annotation, module)
 
     def returned(self, function: FunctionNode, module: Module) -> Kind:
-        """What a function returns: as its body tells, else as it is annotated."""
-        if function not in module.notes:
-            module.notes[function] = Kind.UNKNOWN  # while it is being found out
-            module.notes[function] = self._returned(function, module)
-        kind = module.notes[function]
-        assert isinstance(kind, Kind)
-        return kind
+        """What a function always returns: by its body, else by its annotation."""
+        kinds = self._kinds_returned(function, module)
+        kind = kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+        return self._or_as_annotated(kind, function, module)
 
-    def _returned(self, function: FunctionNode, module: Module) -> Kind:
-        own = list(own_nodes(function))
+    def sometimes_returned(self, function: FunctionNode, module: Module) -> Kind:
+        """The same, where an array on one of its ways is enough for a trap."""
+        kind = either(self._kinds_returned(function, module))
+        return self._or_as_annotated(kind, function, module)
+
+    def _or_as_annotated(
+        self, kind: Kind, function: FunctionNode, module: Module
+    ) -> Kind:
+        if kind is not Kind.UNKNOWN:
+            return kind
+        return self._annotations.kind(function.returns, module)
+
+    def _kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
+        """Of each of its `return` statements, those of None left out."""
+        key = (Kinds.returned, function)
+        if key not in module.notes:
+            module.notes[key] = {Kind.UNKNOWN}  # while it is being found out
+            module.notes[key] = self._find_kinds_returned(function, module)
+        return set(cast(set[Kind], module.notes[key]))
+
+    def _find_kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
+        own = module.own_nodes(function)
         if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own):
-            return Kind.UNKNOWN
+            return {Kind.UNKNOWN}
         for decorator in function.decorator_list:
             name = self._project.name_of(called_in_the_end(decorator), module)
             if makes_array_functions(name):
-                return Kind.TREE
+                return {Kind.TREE}
         values = [node.value for node in own if isinstance(node, ast.Return)]
-        kind = either(self.of(value, module) for value in values if value is not None)
-        if values and kind is not Kind.UNKNOWN:
-            return kind
-        return self._annotations.kind(function.returns, module)
+        found = {self.of(v, module) for v in values if v is not None and not is_none(v)}
+        return found or {Kind.UNKNOWN}
 
     def _call(self, node: ast.Call, module: Module) -> Kind:
         function = node.func
@@ -194,6 +217,8 @@ class Kinds:
             case Definition(other, ast.FunctionDef() as inner):
                 if not kind_of_call(resolved.name).has_arrays:
                     return self.returned(inner, other)
+            case Definition(other, ast.ClassDef() as inner):
+                return self._object(class_of(inner, other, self._project))
         name = self._project.name_of(function, module)
         kind = self._named_call(name, node, module)
         if kind is not Kind.UNKNOWN:
@@ -206,6 +231,14 @@ class Kinds:
         ):
             return Kind.TREE
         return Kind.UNKNOWN
+
+    def _object(self, cls: Class) -> Kind:
+        """Of an object: a pytree with a field for arrays holds some."""
+        if cls.family is None:
+            return Kind.UNKNOWN
+        leaves = [field for field in cls.declared.values() if not field.static]
+        has_arrays = any(self.of_field(field).has_arrays for field in leaves)
+        return Kind.TREE if has_arrays else Kind.UNKNOWN
 
     def _named_call(self, name: str, node: ast.Call, module: Module) -> Kind:
         first = node.args[0] if node.args else None
@@ -252,7 +285,8 @@ class Kinds:
                 other = field.owner.module
                 if field.annotation is not None:
                     return self._annotated_class(field.annotation, other)
-                return self.class_of(field.value, other)
+                one = field.values[0] if len(field.values) == 1 else None
+                return self.class_of(one, other)
             case ast.Call(function):
                 return self._annotated_class(function, module)
         return None

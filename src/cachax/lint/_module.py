@@ -113,7 +113,7 @@ class Module:
         """Local name to dotted origin. Of two imports of a name the first counts:
         what comes after is mostly a stand-in for when the import fails."""
         found: dict[str, str] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     origin = alias.name if alias.asname else alias.name.split(".")[0]
@@ -139,17 +139,27 @@ class Module:
     def definitions_in(self, scope: ast.AST) -> dict[str, ast.stmt]:
         """Classes, functions and assignments of a scope; the last of a name counts."""
         if scope not in self._definitions:
-            self._definitions[scope] = _definitions(scope)
+            self._definitions[scope] = _definitions(self.own_nodes(scope))
         return self._definitions[scope]
 
     @functools.cached_property
     def _definitions(self) -> dict[ast.AST, dict[str, ast.stmt]]:
         return {}
 
+    def own_nodes(self, scope: ast.AST) -> list[ast.AST]:
+        """The nodes of a scope, without those of the functions and classes in it."""
+        if scope not in self._own_nodes:
+            self._own_nodes[scope] = _own_nodes(scope)
+        return self._own_nodes[scope]
+
+    @functools.cached_property
+    def _own_nodes(self) -> dict[ast.AST, list[ast.AST]]:
+        return {}
+
     def bound_in(self, scope: ScopeNode) -> dict[str, list[Bound]]:
         """The assignments of a scope by name, in the order of the lines."""
         if scope not in self._bound:
-            self._bound[scope] = _bindings(scope)
+            self._bound[scope] = _bindings(scope, self.own_nodes(scope))
         return self._bound[scope]
 
     @functools.cached_property
@@ -157,18 +167,17 @@ class Module:
         return {}
 
 
-def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope, without those of the functions and classes in it."""
-    waiting = list(ast.iter_child_nodes(scope))
-    for node in waiting:  # grows while it is walked
-        yield node
+def _own_nodes(scope: ast.AST) -> list[ast.AST]:
+    found = list(ast.iter_child_nodes(scope))
+    for node in found:  # grows while it is walked
         if not isinstance(node, FunctionNode | ast.Lambda | ast.ClassDef):
-            waiting += ast.iter_child_nodes(node)
+            found += ast.iter_child_nodes(node)
+    return found
 
 
-def _definitions(scope: ast.AST) -> dict[str, ast.stmt]:
+def _definitions(nodes: list[ast.AST]) -> dict[str, ast.stmt]:
     found: dict[str, ast.stmt] = {}
-    for node in own_nodes(scope):
+    for node in nodes:
         if isinstance(node, FunctionNode | ast.ClassDef):
             found[node.name] = node
         elif isinstance(node, ast.Assign):
@@ -180,11 +189,11 @@ def _definitions(scope: ast.AST) -> dict[str, ast.stmt]:
     return found
 
 
-def _bindings(scope: ScopeNode) -> dict[str, list[Bound]]:
+def _bindings(scope: ScopeNode, nodes: list[ast.AST]) -> dict[str, list[Bound]]:
     found: dict[str, list[Bound]] = {}
     body = getattr(scope, "body", [])
     sure = set(map(id, body)) if isinstance(body, list) else set()
-    for node in own_nodes(scope):
+    for node in nodes:
         for name, value in _bound_by(node):
             bound = Bound(getattr(node, "lineno", 0), id(node) in sure, value)
             found.setdefault(name, []).append(bound)

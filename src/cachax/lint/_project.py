@@ -1,6 +1,7 @@
 """The files of a project: names followed through imports to where they are defined."""
 
 import ast
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from ._source import UnreadableError, from_bytes
 
 # What is known of these is in tables; to parse them would tell nothing more.
 _NEVER_FOLLOWED = {"jax", "jaxlib", "numpy", "scipy", *sys.stdlib_module_names}
+_ISINSTANCE = re.compile(rb"is(instance|subclass)\([^()\n]*cached_property")
 _MOST_STEPS = 12  # from a name through re-exports to its definition
 
 
@@ -35,6 +37,10 @@ class Project:
 
     _modules: dict[Path, Module | None] = field(default_factory=dict)
     _roots: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
+    _asking: dict[Path, bool] = field(default_factory=dict)
+    _splits: dict[tuple[str, Path | None], tuple[Module, str] | None] = field(
+        default_factory=dict
+    )
 
     def module(self, tree: ast.Module, path: Path | None) -> Module:
         """A file that is checked, with the name it is imported under."""
@@ -101,18 +107,36 @@ class Project:
 
     def _split(self, name: str, near: Module) -> tuple[Module, str] | None:
         """The longest part that is a module of the project, and the rest."""
+        key = (name, near.path.parent if near.path else None)
+        if key not in self._splits:
+            self._splits[key] = self._new_split(name, near)
+        return self._splits[key]
+
+    def _new_split(self, name: str, near: Module) -> tuple[Module, str] | None:
         top = name.partition(".")[0]
         if near.path is None or (
             top in _NEVER_FOLLOWED and top != near.name.partition(".")[0]
         ):
             return None
         parts = name.split(".")
-        for root in self._roots_of(near.path):
+        for root in [*self._roots_of(near.path), *_named(near.path, top)]:
             for length in range(len(parts) - 1, 0, -1):
                 module = self._load(root.joinpath(*parts[:length]), root)
                 if module is not None:
                     return module, ".".join(parts[length:])
         return None
+
+    def asks_for_functools(self, module: Module) -> bool:
+        """Whether a file of the same package looks for properties by their class:
+        `isinstance(x, functools.cached_property)`. Then none may become another."""
+        if module.path is None:
+            return False
+        root = _import_root(module.path)
+        top = root / module.name.partition(".")[0]
+        if top not in self._asking:
+            files = top.rglob("*.py") if top.is_dir() else [module.path]
+            self._asking[top] = any(map(_asks, files))
+        return self._asking[top]
 
     def _load(self, path: Path, root: Path) -> Module | None:
         if path not in self._modules:
@@ -136,6 +160,12 @@ class Project:
         return self._roots[folder]
 
 
+def _named(path: Path, top: str) -> list[Path]:
+    """Where a package of this name lies around a file: not every folder of a package
+    has an `__init__.py`."""
+    return [folder.parent for folder in path.parents if folder.name == top]
+
+
 def _import_root(path: Path) -> Path:
     folder = path.parent
     while (folder / "__init__.py").is_file() and folder != folder.parent:
@@ -146,6 +176,13 @@ def _import_root(path: Path) -> Path:
 def _module_name(path: Path) -> str:
     parts = path.relative_to(_import_root(path)).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _asks(path: Path) -> bool:
+    try:
+        return _ISINSTANCE.search(path.read_bytes()) is not None
+    except OSError:
+        return False
 
 
 def _read(path: Path, root: Path) -> Module | None:

@@ -2,7 +2,8 @@
 
 Only where it is safe. What it cannot be sure of, it leaves alone: another decorator
 above, a base class that nothing is known of, a body that writes to its object, a file
-that speaks of the property in a string, or of `functools.cached_property` elsewhere.
+that speaks of the property in a string or of `functools.cached_property` elsewhere, a
+package with an `isinstance(..., cached_property)` in it.
 """
 
 import ast
@@ -33,10 +34,10 @@ class DecoratorFix(Fix):
 
 def to_cachax(code: Code, decorators: Iterable[ast.expr | None]) -> DecoratorFix | None:
     """The fix for these decorators of a file, as far as it is safe."""
-    if code.source.is_notebook or _is_spoken_of(code):
-        return None
     safe = [d for d in dict.fromkeys(decorators) if d is not None and _is_safe(d, code)]
-    if not safe:
+    if not safe or code.source.is_notebook or _is_spoken_of(code):
+        return None
+    if code.project.asks_for_functools(code.module):
         return None
     name = _name_of_cachax(code.module, before=min(d.lineno for d in safe))
     edits: list[Edit] = []
@@ -77,7 +78,7 @@ def _can_hold(cls: Class) -> bool:
 
 def _writes_to_itself(function: FunctionNode, code: Code) -> bool:
     obj = own_object(function, code.module)
-    return obj is None or bool(writes(function, obj))
+    return obj is None or bool(writes(function, obj, code.module))
 
 
 def _is_named_in_a_string(name: str, module: Module) -> bool:

@@ -11,6 +11,12 @@ from ._jax_names import public_name
 from ._module import FunctionNode, Module
 from ._project import Definition, Project
 
+# The last parts of the names below: most calls end in none of them.
+_ENDINGS = {
+    *("jit", "pjit", "pmap", "filter_jit", "filter_pjit", "scan", "while_loop", "map"),
+    *("fori_loop", "cond", "switch", "checkpoint", "remat"),
+}
+
 # These build a program from the function: what is computed inside is a tracer, even
 # from concrete arrays. (Under `vmap` or `grad` alone, those stay concrete.)
 JITS = re.compile(
@@ -77,6 +83,8 @@ def _by_decorator(module: Module, project: Project) -> Iterator[Traced]:
 
 def _by_call(module: Module, project: Project) -> Iterator[Traced]:
     for call in module.calls:
+        if not _may_trace(call.func, module):
+            continue
         name = public_name(project.name_of(call.func, module))
         if JITS.fullmatch(name):
             functions = call.args[:1]
@@ -90,6 +98,15 @@ def _by_call(module: Module, project: Project) -> Iterator[Traced]:
                 function, bound_to = found
                 static = static_parameters(function, call, skip=bound_to is not None)
                 yield Traced(function, module, name, call, static, bound_to)
+
+
+def _may_trace(function: ast.expr, module: Module) -> bool:
+    match function:
+        case ast.Attribute(_, name):
+            return name in _ENDINGS
+        case ast.Name(name):
+            return module.imports.get(name, name).rpartition(".")[2] in _ENDINGS
+    return False
 
 
 def _function(

@@ -2,11 +2,11 @@
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
-from ._classes import Class
 from ._kinds import is_self
-from ._module import FunctionNode, Module, own_nodes
+from ._module import FunctionNode, Module
 
 # Where an object is made or restored, writing to it is what is done.
 MAKERS = {
@@ -15,7 +15,6 @@ MAKERS = {
     *("tree_unflatten", "__tree_unflatten__", "model_post_init", "__set_name__"),
     *("__setitem__", "__delitem__", "__enter__", "__exit__", "__set__"),
 }
-_SETTERS = ("object.__setattr__", "setattr")
 
 
 @dataclass(frozen=True)
@@ -37,28 +36,82 @@ def own_object(function: FunctionNode, module: Module) -> str | None:
     return None
 
 
-def writes(function: FunctionNode, obj: str) -> list[Write]:
+def writes(function: FunctionNode, obj: str, module: Module) -> list[Write]:
     """What a function writes to the object it calls `obj`."""
-    nodes = list(own_nodes(function))
+    return written(function, module).get(obj, [])
+
+
+def written(function: FunctionNode, module: Module) -> dict[str, list[Write]]:
+    """What a function writes to attributes of variables, by variable."""
+    key = (written, function)
+    if key not in module.notes:
+        nodes = module.own_nodes(function)
+        found: dict[str, list[Write]] = {}
+        for node in nodes:
+            for obj, write in _written_by(node):
+                found.setdefault(obj, []).append(write)
+        module.notes[key] = {
+            obj: _with_lazy_ones_marked(list_, nodes, obj)
+            for obj, list_ in found.items()
+        }
+    return cast(dict[str, list[Write]], module.notes[key])
+
+
+def _with_lazy_ones_marked(
+    found: list[Write], nodes: list[ast.AST], obj: str
+) -> list[Write]:
     asked = _asked_for(nodes, obj)
-    return [
-        Write(attribute, value, node, is_item, is_lazy=attribute in asked)
-        for node in nodes
-        if isinstance(node, ast.stmt | ast.expr)
-        for attribute, value, is_item in _written_by(node, obj)
-    ]
+    return [replace(write, is_lazy=write.attribute in asked) for write in found]
 
 
-def is_maker(function: FunctionNode, cls: Class) -> bool:
-    """Whether an object is made in it: a constructor, or a helper that one calls."""
-    if function.name in MAKERS or is_setter(function):
-        return True
-    makers = [method for name in MAKERS if (method := cls.own_methods.get(name))]
+def is_returned(write: Write, function: FunctionNode, obj: str, module: Module) -> bool:
+    """Whether the function returns what it has written: as a cache does."""
+    nodes = module.own_nodes(function)
+    aliases = _aliases(nodes, obj)
+    names = {name for name, kept in aliases.items() if kept == write.attribute}
+    if isinstance(write.value, ast.Name):
+        names.add(write.value.id)
+    returned = [node.value for node in nodes if isinstance(node, ast.Return)]
     return any(
-        isinstance(node, ast.Attribute) and node.attr == function.name
-        for maker in makers
-        for node in ast.walk(maker)
+        (isinstance(node, ast.Name) and node.id in names)
+        or write.attribute in _attribute_of(node, obj)
+        for value in returned
+        if value is not None
+        for node in ast.walk(value)
     )
+
+
+def is_maker(function: FunctionNode, module: Module) -> bool:
+    """Whether an object is made in it: a constructor, a helper of one, a setter."""
+    return function.name in _makers(module) or is_setter(function)
+
+
+def _makers(module: Module) -> set[str]:
+    """The constructors and the methods that they call, directly or through others.
+
+    By name only: a helper of a base class may be called by the constructors of others.
+    """
+    if _makers not in module.notes:
+        methods: dict[str, list[FunctionNode]] = {}
+        for function in module.functions:
+            methods.setdefault(function.name, []).append(function)
+        names = sorted(MAKERS)
+        for name in names:  # grows while it is walked
+            for function in methods.get(name, []):
+                called = _members_called(function) & set(methods)
+                names += sorted(called.difference(names))
+        module.notes[_makers] = set(names)
+    return cast(set[str], module.notes[_makers])
+
+
+def _members_called(function: FunctionNode) -> set[str]:
+    return {
+        node.func.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+    }
 
 
 def is_setter(function: FunctionNode) -> bool:
@@ -69,58 +122,64 @@ def is_setter(function: FunctionNode) -> bool:
     )
 
 
-def _written_by(node: ast.AST, obj: str) -> Iterator[tuple[str, ast.expr | None, bool]]:
-    """Attribute, value, and whether it is an item of it."""
+def _written_by(node: ast.AST) -> Iterator[tuple[str, Write]]:
+    """The variables that a statement or call writes to, and what."""
     match node:
         case ast.Assign(targets, value):
             for target in targets:
-                yield from _target(target, value, obj)
+                yield from _target(target, value, node)
         case ast.AnnAssign(target, _, ast.expr() as value):
-            yield from _target(target, value, obj)
+            yield from _target(target, value, node)
         case ast.AugAssign(target, _, value):
-            yield from _target(target, value, obj)
-        case ast.Call(function, [ast.Name(name), ast.Constant(str(attribute)), value]):
-            if name == obj and ast.unparse(function) in _SETTERS:
-                yield attribute, value, False
+            yield from _target(target, value, node)
         case ast.Call(
-            ast.Attribute(ast.Attribute(ast.Name(name), attribute), "setdefault"),
+            ast.Name("setattr") | ast.Attribute(ast.Name("object"), "__setattr__"),
+            [ast.Name(obj), ast.Constant(str(attribute)), value],
+        ):
+            yield obj, Write(attribute, value, node)
+        case ast.Call(
+            ast.Attribute(ast.Attribute(ast.Name(obj), attribute), "setdefault"),
             [_, value],
         ):
-            if name == obj:
-                yield attribute, value, True
+            yield obj, Write(attribute, value, node, is_item=True)
 
 
 def _target(
-    target: ast.expr, value: ast.expr | None, obj: str
-) -> Iterator[tuple[str, ast.expr | None, bool]]:
+    target: ast.expr, value: ast.expr | None, node: ast.stmt
+) -> Iterator[tuple[str, Write]]:
     match target:
-        case ast.Attribute(ast.Name(name), attribute) if name == obj:
-            yield attribute, value, False
+        case ast.Attribute(ast.Name(obj), attribute):
+            yield obj, Write(attribute, value, node)
         case ast.Subscript(
-            ast.Attribute(ast.Name(name), "__dict__")
-            | ast.Call(ast.Name("vars"), [ast.Name(name)]),
+            ast.Attribute(ast.Name(obj), "__dict__")
+            | ast.Call(ast.Name("vars"), [ast.Name(obj)]),
             ast.Constant(str(attribute)),
-        ) if name == obj:
-            yield attribute, value, False
-        case ast.Subscript(ast.Attribute(ast.Name(name), attribute)) if name == obj:
+        ):
+            yield obj, Write(attribute, value, node)
+        case ast.Subscript(ast.Attribute(ast.Name(obj), attribute)):
             if attribute != "__dict__":
-                yield attribute, value, True
+                yield obj, Write(attribute, value, node, is_item=True)
         case ast.Tuple(targets) | ast.List(targets):
             values: list[ast.expr | None] = [None] * len(targets)
             if isinstance(value, ast.Tuple) and len(value.elts) == len(targets):
                 values = list(value.elts)
             for inner, part in zip(targets, values, strict=True):
-                yield from _target(inner, part, obj)
+                yield from _target(inner, part, node)
 
 
-def _asked_for(nodes: list[ast.AST], obj: str) -> set[str]:
-    """The attributes that the code asks for: are they None, are they there?"""
-    aliases = {
+def _aliases(nodes: list[ast.AST], obj: str) -> dict[str, str]:
+    """Local variables that stand for an attribute of the object."""
+    return {
         node.targets[0].id: attribute
         for node in nodes
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         for attribute in _attribute_of(node.value, obj)
     }
+
+
+def _asked_for(nodes: list[ast.AST], obj: str) -> set[str]:
+    """The attributes that the code asks for: are they None, are they there?"""
+    aliases = _aliases(nodes, obj)
     found: set[str] = set()
     for node in nodes:
         match node:

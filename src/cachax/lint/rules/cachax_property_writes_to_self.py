@@ -69,7 +69,7 @@ MENTIONS = r"cachax"
 def check(code: Code) -> Iterator[Found]:
     for cls, function, _ in cachax_values(code):
         obj = own_object(function, code.module)
-        for write in writes(function, obj) if obj else ():
+        for write in writes(function, obj, code.module) if obj else ():
             yield Found(
                 write.node,
                 f"`{cls.name}.{function.name}` is cached and writes to "

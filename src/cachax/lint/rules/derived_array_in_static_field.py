@@ -80,7 +80,7 @@ def check(code: Code) -> Iterator[Found]:
             obj = own_object(function, code.module) if function else None
             if function is None or obj is None:
                 continue
-            for write in writes(function, obj):
+            for write in writes(function, obj, code.module):
                 found = _judged(write, function, cls, code)
                 if found is not None:
                     yield found

@@ -57,11 +57,13 @@ the other fields.
 
 from collections.abc import Iterator
 
+from .._classes import Class
 from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
 from .._jax_names import Kind
-from .._writes import is_maker, own_object, writes
+from .._module import FunctionNode
+from .._writes import Write, is_maker, is_returned, own_object, writes
 
 CODE = "CX201"
 SEVERITY = Severity.ERROR
@@ -74,19 +76,26 @@ def check(code: Code) -> Iterator[Found]:
             continue
         for function in cls.own_methods.values():
             obj = own_object(function, code.module)
-            if obj is None or is_maker(function, cls):
+            if obj is None or is_maker(function, cls.module):
                 continue
-            for write in writes(function, obj):
-                kind = code.kinds.of(write.value, code.module)
-                is_field = write.attribute in cls.tree_fields
-                if not (write.is_lazy and is_field) or write.is_item:
+            for write in writes(function, obj, code.module):
+                is_field = write.attribute in cls.tree_fields and not write.is_item
+                if not is_field or not write.is_lazy:
                     continue
-                if kind is Kind.OTHER:
-                    continue
-                yield Found(
-                    write.node,
-                    f"`{cls.name}.{function.name}` fills the field "
-                    f"`{write.attribute}` on first use: stale after a replace, zero "
-                    "gradient, and the tree changes. Use cachax.cached_property.",
-                    None if kind.has_arrays else Severity.INFORMATION,
-                )
+                if is_returned(write, function, obj, code.module):
+                    yield from _judged(write, function, cls, code)
+
+
+def _judged(
+    write: Write, function: FunctionNode, cls: Class, code: Code
+) -> Iterator[Found]:
+    kind = code.kinds.of(write.value, code.module)
+    if kind is Kind.OTHER:
+        return
+    yield Found(
+        write.node,
+        f"`{cls.name}.{function.name}` fills the field `{write.attribute}` on first "
+        "use: stale after a replace, zero gradient, and the tree changes. Use "
+        "cachax.cached_property.",
+        None if kind.has_arrays else Severity.INFORMATION,
+    )

@@ -89,7 +89,7 @@ def check(code: Code) -> Iterator[Found]:
             f"`{kept.name}`: {jit} under the cached property rebuilds the object, so "
             f"{again} is computed again. Use cachax.cached_property.",
             None if inner else Severity.INFORMATION,
-            kept.decorator,
+            kept.decorator if kept.cls.family else None,
         )
 
 

@@ -96,9 +96,11 @@ def _assigned_later(cls: Class, method: FunctionNode) -> set[str]:
     for owner in cls.ancestors:
         for function in owner.own_methods.values():
             obj = own_object(function, owner.module)
-            later = is_setter(function) or not is_maker(function, owner)
+            later = is_setter(function) or not is_maker(function, owner.module)
             if obj and later and function is not method:
-                lasting = [w for w in writes(function, obj) if not w.is_lazy]
+                lasting = [
+                    w for w in writes(function, obj, owner.module) if not w.is_lazy
+                ]
                 found |= {write.attribute for write in lasting}
     return found
 

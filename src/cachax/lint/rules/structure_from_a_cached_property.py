@@ -76,7 +76,7 @@ from .._classes import FLATTENERS, Class, class_of
 from .._code import Code, Found
 from .._finding import Severity
 from .._kept import cached_decorator, is_cachax
-from .._module import FunctionNode
+from .._module import FunctionNode, dotted
 from .._project import Definition
 from .._tracing import parameters, reads_of
 
@@ -111,7 +111,8 @@ def _flatteners(code: Code) -> Iterator[tuple[Class, FunctionNode]]:
             if name in cls.own_methods:
                 yield cls, cls.own_methods[name]
     for call in code.module.calls:
-        if "register_pytree" in code.name_of(call.func) and len(call.args) > 1:
+        name = (dotted(call.func) or "").rpartition(".")[2]
+        if name.startswith("register_pytree") and len(call.args) > 1:
             registered = code.project.resolve(call.args[0], code.module)
             flatten = code.project.resolve(call.args[1], code.module)
             match registered, flatten:

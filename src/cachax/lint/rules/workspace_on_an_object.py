@@ -4,8 +4,8 @@
 
 Finds `self._cache[key] = value`, where the value is a JAX array, the same function
 has asked whether the key is there, and the class is a pytree or is read in traced
-code. The same on a parameter (`obj._workspace[key] = value`) is information, as its
-class is not known.
+code. The same on a parameter (`obj._workspace[key] = value`), if the attribute sounds
+like a cache, is information, as its class is not known.
 
 ## Why is this bad?
 
@@ -72,6 +72,7 @@ The object has no field that changes, and the dictionary is filled outside of an
 trace.
 """
 
+import re
 from collections.abc import Iterator
 
 from .._classes import Class
@@ -85,6 +86,7 @@ from .._writes import Write, is_maker, own_object, writes
 CODE = "CX202"
 SEVERITY = Severity.WARNING
 MENTIONS = r"\.\w+\[[^\]]*\]\s*=[^=]|setdefault"
+_CACHE = re.compile(r"cache|memo|workspace|lazy", re.IGNORECASE)
 
 
 def check(code: Code) -> Iterator[Found]:
@@ -97,15 +99,16 @@ def check(code: Code) -> Iterator[Found]:
         if obj is None or cls is None:
             for parameter in parameters(function):
                 for write in _kept_items(function, parameter, code):
-                    yield _found(write, function.name, parameter, sure=False)
-        elif not is_maker(function, cls):
+                    if _CACHE.search(write.attribute):
+                        yield _found(write, function.name, parameter, sure=False)
+        elif not is_maker(function, cls.module):
             for write in _kept_items(function, obj, code):
                 if cls.family or function in reached:
                     yield _found(write, _name(cls, function), obj, sure=True)
 
 
 def _kept_items(function: FunctionNode, obj: str, code: Code) -> Iterator[Write]:
-    for write in writes(function, obj):
+    for write in writes(function, obj, code.module):
         kept = write.is_item and write.is_lazy
         if kept and code.kinds.of(write.value, code.module).has_arrays:
             yield write

@@ -3,10 +3,10 @@
 ## What it does
 
 Finds assignments to attributes of `self` (also by `object.__setattr__`) in functions
-that `jax.jit` or a loop of `jax.lax` traces, in methods that such a method calls (a
-warning), and in properties of pytree classes (a warning). Other methods of an
-unfrozen pytree class are information. `nnx` has its own rules for this, and is left
-alone.
+that `jax.jit` or a loop of `jax.lax` traces, in methods that such a function calls (a
+warning), and of arrays in properties of pytree classes, or by `object.__setattr__`
+where the class is frozen (a warning). Where the value is no array, or that cannot be
+told, it is information. `nnx` has its own rules for this, and is left alone.
 
 ## Why is this bad?
 
@@ -78,15 +78,15 @@ def check(code: Code) -> Iterator[Found]:
             continue
         traced = _traced_around(inside, code)
         caller = reached.get(inside.method)
-        for write in writes(function, inside.obj):
+        for write in writes(function, inside.obj, code.module):
             if traced is not None:
                 yield _in_traced(write, inside, traced, code)
             elif write.is_item or (write.is_lazy and inside.cls.family):
                 continue  # a cache: CX101, CX201, CX202
             elif caller is not None:
-                yield _in_called(write, inside, caller)
-            elif inside.cls.family is not None:
-                yield _in_pytree(write, inside)
+                yield _in_called(write, inside, caller, code)
+            elif _matters_to_pytree(write, inside):
+                yield _in_pytree(write, inside, code)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _inside(function: FunctionNode, code: Code) -> _Inside | None:
             cls = code.class_around(method)
             if obj is not None and cls is not None:
                 nnx = cls.family is not None and cls.family.keeps is Keeps.STATIC
-                made = nnx or is_maker(method, cls)
+                made = nnx or is_maker(method, cls.module)
                 return None if made else _Inside(function, method, cls, obj)
     return None
 
@@ -136,35 +136,45 @@ def _reached(code: Code) -> dict[FunctionNode, Traced]:
     }
 
 
+def _is_no_array(write: Write, code: Code) -> bool:
+    return code.kinds.of(write.value, code.module) is Kind.OTHER
+
+
 def _in_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> Found:
-    no_array = code.kinds.of(write.value, code.module) is Kind.OTHER
     return Found(
         write.node,
         f"{inside.name} writes to `{inside.obj}.{write.attribute}` where {traced.by} "
         "traces it: the write happens once, on a copy or with a tracer. Return the "
         "value instead.",
-        Severity.INFORMATION if no_array else None,
+        Severity.INFORMATION if _is_no_array(write, code) else None,
     )
 
 
-def _in_called(write: Write, inside: _Inside, caller: Traced) -> Found:
+def _in_called(write: Write, inside: _Inside, caller: Traced, code: Code) -> Found:
     return Found(
         write.node,
         f"{inside.name} writes to `{inside.obj}.{write.attribute}` and is called from "
         f"line {caller.function.lineno}, which {caller.by} traces: the write is lost "
         "or leaves a tracer. Return the value instead.",
-        Severity.WARNING,
+        Severity.INFORMATION if _is_no_array(write, code) else Severity.WARNING,
     )
 
 
-def _in_pytree(write: Write, inside: _Inside) -> Found:
+def _matters_to_pytree(write: Write, inside: _Inside) -> bool:
+    """A property, or a write around a class that is frozen: nobody expects those. Other
+    methods may well be meant to change an object, outside of jit."""
+    family = inside.cls.family
+    around = isinstance(write.node, ast.Call) and family is not None and family.frozen
+    return around or (family is not None and is_property(inside.method))
+
+
+def _in_pytree(write: Write, inside: _Inside, code: Code) -> Found:
     assert inside.cls.family is not None
-    around_frozen = isinstance(write.node, ast.Call) and inside.cls.family.frozen
-    is_warning = around_frozen or is_property(inside.method)
+    is_array = code.kinds.of(write.value, code.module).has_arrays
     return Found(
         write.node,
         f"{inside.name} writes to `{inside.obj}.{write.attribute}`: under jit, JAX "
         f"rebuilds the object ({inside.cls.family.name}) and the write is lost. "
         "Return a new object instead.",
-        Severity.WARNING if is_warning else Severity.INFORMATION,
+        Severity.WARNING if is_array else Severity.INFORMATION,
     )
