@@ -18,11 +18,11 @@ class Kind(enum.Enum):
 
 
 _DTYPES = (
-    r"float\w*|b?float\d+\w*|u?int\d+|u?int|int_|complex\d*|complex_|bool_?|dtype|double"
+    r"float\w*|b?float\d+\w*|u?int\d+|u?int|int_|complex\d*|complex_|bool_?|double"
     r"|single|csingle|cdouble|generic|number|integer|floating|inexact|character|object_"
 )
 _QUESTIONS = (
-    r"shape|ndim|size|issubdtype|isdtype|finfo|iinfo|result_type|promote_types|can_cast"
+    r"shape|ndim|size|dtype|issubdtype|isdtype|finfo|iinfo|result_type|promote_types|can_cast"
     r"|isscalar|iscomplexobj|isrealobj|broadcast_shapes|save|savez|vectorize|ufunc"
     r"|frompyfunc|printoptions|set_printoptions|get_printoptions|array_repr|array_str"
 )

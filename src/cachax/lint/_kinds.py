@@ -120,7 +120,7 @@ class Kinds:
     def _bound(self, use: ast.Name, bounds: list[Bound], module: Module) -> Kind:
         """Of the last assignment, if that is sure to run; else all must agree."""
         before = [b for b in bounds if b.line < use.lineno] or bounds
-        if before[-1].sure:
+        if module.runs_before(before[-1].node, use):
             before = before[-1:]
         kinds = {self.of(bound.value, module) for bound in before}
         return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN

@@ -35,14 +35,17 @@ def dotted(node: ast.AST | None) -> str | None:
 
 @dataclass(frozen=True)
 class Bound:
-    """A name bound by an assignment: to what, and whether that is sure to run.
+    """A name bound by an assignment, and to what.
 
     `value` is None where something is bound that cannot be told (a `with`, a loop).
     """
 
-    line: int
-    sure: bool
+    node: ast.AST
     value: ast.expr | None
+
+    @property
+    def line(self) -> int:
+        return getattr(self.node, "lineno", 0)
 
 
 class Module:
@@ -146,6 +149,17 @@ class Module:
     def _definitions(self) -> dict[ast.AST, dict[str, ast.stmt]]:
         return {}
 
+    def runs_before(self, earlier: ast.AST, later: ast.AST) -> bool:
+        """Whether a statement is in the same block as a node after it, or in one around
+        that: then it has run when the node does."""
+        around = {later, *self.around(later)}
+        block = self.parent(earlier)
+        for field in ("body", "orelse", "finalbody"):
+            statements = getattr(block, field, None)
+            if isinstance(statements, list) and earlier in statements:
+                return not around.isdisjoint(statements)
+        return False
+
     def own_nodes(self, scope: ast.AST) -> list[ast.AST]:
         """The nodes of a scope, without those of the functions and classes in it."""
         if scope not in self._own_nodes:
@@ -159,7 +173,7 @@ class Module:
     def bound_in(self, scope: ScopeNode) -> dict[str, list[Bound]]:
         """The assignments of a scope by name, in the order of the lines."""
         if scope not in self._bound:
-            self._bound[scope] = _bindings(scope, self.own_nodes(scope))
+            self._bound[scope] = _bindings(self.own_nodes(scope))
         return self._bound[scope]
 
     @functools.cached_property
@@ -189,14 +203,11 @@ def _definitions(nodes: list[ast.AST]) -> dict[str, ast.stmt]:
     return found
 
 
-def _bindings(scope: ScopeNode, nodes: list[ast.AST]) -> dict[str, list[Bound]]:
+def _bindings(nodes: list[ast.AST]) -> dict[str, list[Bound]]:
     found: dict[str, list[Bound]] = {}
-    body = getattr(scope, "body", [])
-    sure = set(map(id, body)) if isinstance(body, list) else set()
     for node in nodes:
         for name, value in _bound_by(node):
-            bound = Bound(getattr(node, "lineno", 0), id(node) in sure, value)
-            found.setdefault(name, []).append(bound)
+            found.setdefault(name, []).append(Bound(node, value))
     for bounds in found.values():
         bounds.sort(key=lambda bound: bound.line)
     return found
