@@ -1,8 +1,9 @@
 """Texts linted: what is found in them, said briefly."""
 
+import re
 import textwrap
 
-from cachax.lint import Finding, Source, check, known_rules
+from cachax.lint import Finding, Rule, Source, check, known_rules
 
 IMPORTS = """\
 import dataclasses
@@ -46,3 +47,10 @@ def codes(body: str) -> list[str]:
 def severities(body: str) -> list[tuple[str, str]]:
     found = linted(IMPORTS + textwrap.dedent(body))
     return [(finding.code, finding.severity.value) for finding in found]
+
+
+def code_in(rule: Rule, section: str) -> str:
+    """The code that a section of a rule's page shows."""
+    found = re.findall(r"```python\n(.*?)```", rule.section(section), flags=re.DOTALL)
+    assert len(found) == 1
+    return str(found[0])

@@ -26,18 +26,20 @@ PYTREES = {
     "penzai": "@pz.pytree_dataclass\nclass Foo(pz.Struct):",
     "tjax": "@tjax.dataclasses.dataclass\nclass Foo:",
     "zodiax": "class Foo(zdx.Base):",
-    "netket": "class Foo(nk_struct.Pytree):",
     "netket's dataclass": "@nk_struct.dataclass\nclass Foo:",
     "numpyro": "class Foo(dist.Distribution):",
     "a base in the same file": "class Base(eqx.Module):\n    pass\n\nclass Foo(Base):",
     "a generic base": "class Foo(eqx.Module[int]):",
     "an alias": "Node = flax.struct.PyTreeNode\n\nclass Foo(Node):",
 }
-LEAVES = {
-    "chex": "@chex.dataclass\nclass Foo:",
-    "chex with options": "@chex.dataclass(frozen=True)\nclass Foo:",
+FLATTENED = {
     "distrax": "class Foo(distrax.Bijector):",
     "simple_pytree": "class Foo(simple_pytree.Pytree):",
+    "netket": "class Foo(nk_struct.Pytree):",
+}
+CHEX = {
+    "bare": "@chex.dataclass\nclass Foo:",
+    "with options": "@chex.dataclass(frozen=True)\nclass Foo:",
 }
 BODY = """
     a: jax.Array
@@ -53,9 +55,14 @@ def test_an_array_on_a_pytree(head: str) -> None:
     assert severities(head + BODY) == [("CX101", "warning")]
 
 
-@pytest.mark.parametrize("head", LEAVES.values(), ids=LEAVES)
+@pytest.mark.parametrize("head", FLATTENED.values(), ids=FLATTENED)
 def test_an_array_on_a_class_that_flattens_its_dict(head: str) -> None:
     assert severities(head + BODY) == [("CX103", "error")]
+
+
+@pytest.mark.parametrize("head", CHEX.values(), ids=CHEX)
+def test_an_array_on_a_class_that_flattens_its_dict_one_way(head: str) -> None:
+    assert severities(head + BODY) == [("CX103", "warning")]
 
 
 def test_an_array_on_an_nnx_module() -> None:

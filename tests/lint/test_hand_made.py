@@ -68,9 +68,11 @@ def test_a_field_that_tree_flatten_names() -> None:
         # state that is not given back is no cache
         "        if self._b is None:\n            self._b = jnp.zeros(3)\n",
         # no arrays
-        "        if self._b is None:\n            self._b = 3\n        return self._b\n",
+        "        if self._b is None:\n            self._b = 3\n"
+        "        return self._b\n",
         # returned, but not kept
-        "        if self._b is None:\n            return jnp.sum(self.a)\n        return self._b",
+        "        if self._b is None:\n            return jnp.sum(self.a)\n"
+        "        return self._b",
     ],
 )
 def test_a_field_that_is_no_cache(body: str) -> None:
@@ -124,7 +126,8 @@ class Foo:
     [
         "if n not in self._kept: self._kept[n] = jnp.ones(n)",
         "if n not in self._kept.keys(): self._kept[n] = jnp.ones(n)",
-        "if n in self._kept: return 0\n        return self._kept.setdefault(n, jnp.ones(n))",
+        "if n in self._kept: return 0\n"
+        "        return self._kept.setdefault(n, jnp.ones(n))",
         "try:\n            return self._kept[n]\n        except KeyError:\n"
         "            self._kept[n] = jnp.ones(n)",
     ],
@@ -375,7 +378,9 @@ def test_static_self_with_an_attribute_that_changes() -> None:
 
 
 STATIC = {
-    "equinox": "class Foo(eqx.Module):\n    a: Array\n    b: Array = eqx.field(static=True)",
+    "equinox": (
+        "class Foo(eqx.Module):\n    a: Array\n    b: Array = eqx.field(static=True)"
+    ),
     "static_field": (
         "class Foo(eqx.Module):\n    a: Array\n    b: Array = eqx.static_field()"
     ),
@@ -389,7 +394,8 @@ STATIC = {
     ),
     "meta_fields": (
         "@partial(jax.tree_util.register_dataclass, data_fields=['a'], "
-        "meta_fields=['b'])\n@dataclasses.dataclass\nclass Foo:\n    a: Array\n    b: Array"
+        "meta_fields=['b'])\n@dataclasses.dataclass\nclass Foo:\n    a: Array\n"
+        "    b: Array"
     ),
 }
 

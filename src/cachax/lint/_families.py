@@ -9,8 +9,10 @@ class Keeps(enum.Enum):
     """What becomes of an attribute that is no field, when JAX rebuilds the object."""
 
     NOTHING = "it is dropped"
-    LEAVES = "it becomes a leaf"
     STATIC = "it becomes static"
+    LEAF = "it becomes a leaf"
+    LEAF_ONE_WAY = "it goes in as a leaf, and does not come out"
+    REFUSED = "the object cannot be flattened any more"
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,12 @@ NNX = Family("nnx.Module", Keeps.STATIC, runs_init=False)
 EQUINOX = Family("equinox.Module", frozen=True, runs_init=False)
 
 _FLAX = Family("flax.struct", frozen=True)
-_CHEX = Family("chex.dataclass", Keeps.LEAVES)
+_CHEX = Family("chex.dataclass", Keeps.LEAF_ONE_WAY)
 _PENZAI = Family("penzai.Struct", frozen=True, runs_init=False)
-_NETKET = Family("netket's struct", frozen=True, runs_init=False)
-_SIMPLE = Family("simple_pytree.Pytree", Keeps.LEAVES, runs_init=False)
-_DISTRAX = Family("distrax.Jittable", Keeps.LEAVES, runs_init=False)
+_NETKET = Family("netket's struct.dataclass", frozen=True)
+_NETKET_PYTREE = Family("netket's struct.Pytree", Keeps.REFUSED, True, False)
+_SIMPLE = Family("simple_pytree.Pytree", Keeps.REFUSED, True, False)
+_DISTRAX = Family("distrax.Jittable", Keeps.LEAF, runs_init=False)
 _NUMPYRO = Family("numpyro's Distribution", runs_init=False)
 _TFP = Family("tensorflow_probability's AutoCompositeTensor")
 
@@ -52,7 +55,7 @@ _BASES = {
     r"gpjax\.(.+\.)?(Abstract\w+|Module)": NNX,
     r"(flax|mujoco\.mjx)\.(.+\.)?PyTreeNode": _FLAX,
     r"penzai\.(.+\.)?Struct": _PENZAI,
-    r"netket\.(.+\.)?Pytree": _NETKET,
+    r"netket\.(.+\.)?Pytree": _NETKET_PYTREE,
     r"simple_pytree\.(.+\.)?Pytree": _SIMPLE,
     r"distrax\.(.+\.)?(Jittable|Bijector|Distribution|Transformed)": _DISTRAX,
     r"numpyro\.(.+\.)?Distribution": _NUMPYRO,

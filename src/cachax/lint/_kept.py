@@ -36,14 +36,14 @@ class Kept:
         return f"{self.cls.name}.{self.function.name}"
 
 
-def found(kept: Kept, message: str) -> Found:
+def found(kept: Kept, message: str, severity: Severity | None = None) -> Found:
     """Where it cannot be told whether the value has arrays, it is information."""
     sure = kept.kind.has_arrays
     may = "" if sure else " (if the value holds JAX arrays, which cannot be told here)"
     return Found(
         kept.node,
         f"`{kept.name}` ({kept.how}){may}: {message}",
-        None if sure else Severity.INFORMATION,
+        severity if sure else Severity.INFORMATION,
         kept.decorator if sure else None,
     )
 

@@ -8,9 +8,8 @@ Finds assignments to `self` in the body of a `cachax.cached_property` or
 ## Why is this bad?
 
 The body runs once, at a time that nobody can tell: on the first read, or before a
-jitted function that asks for it. What it writes makes the object another one, so that
-values that were cached before are dropped and, as the body's own fields have changed
-too, its own may be computed again.
+jitted function that asks for it, or on a copy inside one. What it writes makes the
+object another one: values that were cached before are dropped.
 
 ## Example
 

@@ -4,7 +4,7 @@
 
 Finds `functools.cached_property`, and lazy properties that write to `self`, on
 classes that JAX rebuilds from their fields: equinox, `flax.struct`, registered
-dataclasses and classes, penzai, tjax, zodiax, netket's `struct`, numpyro's
+dataclasses and classes, penzai, tjax, zodiax, netket's `struct.dataclass`, numpyro's
 distributions.
 
 ## Why is this bad?
