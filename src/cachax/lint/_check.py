@@ -20,7 +20,7 @@ NOT_CHECKED = "CX001"
 # A text that has none of these words has nothing to do with JAX.
 _ABOUT_JAX = re.compile(
     r"jax|jnp|flax|nnx|equinox|eqx|chex|pytree|Array|numpyro|netket|penzai|zodiax|zdx|tfp"
-    r"|distrax|cachax"
+    r"|distrax|cachax|\.at\s*\["
 )
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 

@@ -148,8 +148,7 @@ def _show_diff(mended: list[Checked]) -> None:
         assert one.source is not None
         assert one.mended is not None
         sys.stdout.write(diff(one.source, one.mended))
-    fixes = sum(one.fixes for one in mended)
-    print(f"Would fix {fixes} in {len(mended)} files.", file=sys.stderr)
+    print(f"Would fix {_count(mended)}.", file=sys.stderr)
 
 
 def _write(mended: list[Checked]) -> None:
@@ -160,8 +159,12 @@ def _write(mended: list[Checked]) -> None:
             content = one.mended.encode(one.source.encoding)
             Path(one.filename).write_bytes(content)
     if mended:
-        fixes = sum(one.fixes for one in mended)
-        print(f"Fixed {fixes} in {len(mended)} files.", file=sys.stderr)
+        print(f"Fixed {_count(mended)}.", file=sys.stderr)
+
+
+def _count(mended: list[Checked]) -> str:
+    fixes = sum(one.fixes for one in mended)
+    return f"{fixes} in {len(mended)} file{'s' * (len(mended) != 1)}"
 
 
 def _show(findings: list[Finding], options: argparse.Namespace) -> None:
