@@ -236,6 +236,23 @@ def test_the_body_tells_better_than_the_annotation() -> None:
     assert codes(wrong) == []
 
 
+def test_a_value_from_a_call_of_an_object() -> None:
+    body = """
+    class Kernel(eqx.Module):
+        def __call__(self, x):
+            return jnp.exp(x)
+
+    class Foo(eqx.Module):
+        kernel: Kernel
+        a: Array
+
+        @cached_property
+        def b(self):
+            return self.kernel(self.a)
+    """
+    assert codes(body) == ["CX101"]
+
+
 def test_a_value_that_is_itself_a_pytree_of_arrays() -> None:
     body = """
     class Pair(eqx.Module):

@@ -121,7 +121,7 @@ def test_methods_of_a_mutable_pytree_may_change_it() -> None:
     @jax.tree_util.register_pytree_node_class
     class Photons:
         def scale(self, factor):
-            self.flux = self.flux * jnp.asarray(factor)
+            self.flux = self.flux * factor
     """
     assert codes(text) == []
 

@@ -125,6 +125,7 @@ class Foo:
     "body",
     [
         "if n not in self._kept: self._kept[n] = jnp.ones(n)",
+        "x = self._kept.get(n)\n        if x is None: self._kept[n] = jnp.ones(n)",
         "if n not in self._kept.keys(): self._kept[n] = jnp.ones(n)",
         "if n in self._kept: return 0\n"
         "        return self._kept.setdefault(n, jnp.ones(n))",
@@ -255,7 +256,41 @@ def test_a_property_of_a_pytree_writes_to_self() -> None:
     assert severities(text) == [("CX203", "warning")]
     assert codes(text.replace("jnp.sum(self.a)", "unknown()")) == ["cx203"]
     method = text.replace("        @property\n", "").replace("def b(", "def update(")
-    assert codes(method) == []
+    assert codes(method) == ["cx203"]
+    assert codes(method.replace("jnp.sum(self.a)", "unknown()")) == []
+
+
+FROZEN = {
+    "equinox": "class Foo(eqx.Module):",
+    "PyTreeNode": "class Foo(struct.PyTreeNode):",
+    "flax.struct": "@struct.dataclass\nclass Foo:",
+}
+THAWED = {
+    "PyTreeNode": "class Foo(struct.PyTreeNode, frozen=False):",
+    "a base": (
+        "class Base(struct.PyTreeNode, frozen=False):\n    pass\n\nclass Foo(Base):"
+    ),
+    "flax.struct": "@struct.dataclass(frozen=False)\nclass Foo:",
+    "netket": "class Foo(nk_struct.Pytree, mutable=True):",
+    "chex": "@chex.dataclass\nclass Foo:",
+}
+METHOD = """
+    a: Array
+
+    def update(self):
+        self.a = unknown()
+"""
+
+
+@pytest.mark.parametrize("head", FROZEN.values(), ids=FROZEN)
+def test_a_write_to_a_frozen_pytree_raises(head: str) -> None:
+    assert severities(head + METHOD) == [("CX203", "error")]
+    assert codes(head + METHOD.replace("def update", "def __init__")) == []
+
+
+@pytest.mark.parametrize("head", THAWED.values(), ids=THAWED)
+def test_a_pytree_that_is_not_frozen_may_be_changed(head: str) -> None:
+    assert codes(head + METHOD) == []
 
 
 def test_a_write_around_a_frozen_pytree() -> None:
@@ -269,6 +304,17 @@ def test_a_write_around_a_frozen_pytree() -> None:
     assert severities(text) == [("CX203", "warning")]
     made = text.replace("def update(self)", "def __init__(self)")
     assert codes(made) == []
+
+
+def test_a_ref_is_made_to_be_written_to() -> None:
+    text = """
+    class Foo:
+        @jax.jit
+        def use(self, x):
+            self.ref[...] = x
+            return x
+    """
+    assert codes(text) == []
 
 
 def test_nnx_has_its_own_rules() -> None:
@@ -424,6 +470,11 @@ def test_a_derived_leaf_that_init_does_not_take() -> None:
     """
     assert severities(text) == [("CX206", "warning")]
     assert codes(text.replace("jnp.sum(self.a)", "jnp.ones(3)")) == []
+    parameter = text.replace("__post_init__(self)", "__init__(self, x)")
+    parameter = parameter.replace(
+        "self.b = jnp.sum(self.a)", "self.a = x; self.b = x + 0"
+    )
+    assert codes(parameter.replace("(self, x)", "(self, x: Array)")) == ["CX206"]
     # flax runs __post_init__ again whenever it rebuilds the object.
     assert codes(text.replace("eqx.Module", "struct.PyTreeNode")) == []
 

@@ -135,6 +135,20 @@ class Class:
         return any(h and _registers(h, self.module, self.project) for h in hooks)
 
     @functools.cached_property
+    def is_frozen(self) -> bool:
+        """Its family is, and no class says otherwise."""
+        heads = [
+            head
+            for cls in self.ancestors
+            for head in [cls.node, *cls.node.decorator_list]
+        ]
+        thawed = any(
+            _keyword(head, "frozen") is False or _keyword(head, "mutable") is True
+            for head in heads
+        )
+        return self.family is not None and self.family.frozen and not thawed
+
+    @functools.cached_property
     def own_methods(self) -> dict[str, FunctionNode]:
         return {
             node.name: node for node in self.node.body if isinstance(node, FunctionNode)
@@ -316,15 +330,15 @@ def _entries(node: ast.expr | None) -> dict[object, object]:
     return {}
 
 
-def _keyword_node(node: ast.expr | None, name: str) -> ast.expr | None:
+def _keyword_node(node: ast.AST | None, name: str) -> ast.expr | None:
     for keyword in getattr(node, "keywords", []):
         if keyword.arg == name:
             return keyword.value  # type: ignore[no-any-return]
     return None
 
 
-def _keyword(node: ast.expr | None, name: str) -> object:
-    """The constant that a call gives for a keyword; None if there is none."""
+def _keyword(node: ast.AST | None, name: str) -> object:
+    """The constant that a call or a class gives for a keyword, else None."""
     value = _keyword_node(node, name)
     return value.value if isinstance(value, ast.Constant) else None
 

@@ -224,7 +224,13 @@ class Kinds:
         if kind is not Kind.UNKNOWN:
             return kind
         if isinstance(function, ast.Attribute):
-            return self._method_call(function, module)
+            kind = self._method_call(function, module)
+            if kind is not Kind.UNKNOWN:
+                return kind
+        owner = self.class_of(function, module)
+        call = owner.method("__call__") if owner else None
+        if call is not None:
+            return self.returned(call[1], call[0].module)
         made_by = called_in_the_end(function)
         if function is not made_by and makes_array_functions(
             self._project.name_of(made_by, module)

@@ -24,8 +24,12 @@ class Write:
     attribute: str
     value: ast.expr | None
     node: ast.stmt | ast.expr
-    is_item: bool = False
+    key: ast.expr | None = None
     is_lazy: bool = False  # the method has asked before whether it is there
+
+    @property
+    def is_item(self) -> bool:
+        return self.key is not None
 
 
 def own_object(function: FunctionNode, module: Module) -> str | None:
@@ -139,9 +143,9 @@ def _written_by(node: ast.AST) -> Iterator[tuple[str, Write]]:
             yield obj, Write(attribute, value, node)
         case ast.Call(
             ast.Attribute(ast.Attribute(ast.Name(obj), attribute), "setdefault"),
-            [_, value],
+            [key, value],
         ):
-            yield obj, Write(attribute, value, node, is_item=True)
+            yield obj, Write(attribute, value, node, key)
 
 
 def _target(
@@ -156,9 +160,9 @@ def _target(
             ast.Constant(str(attribute)),
         ):
             yield obj, Write(attribute, value, node)
-        case ast.Subscript(ast.Attribute(ast.Name(obj), attribute)):
+        case ast.Subscript(ast.Attribute(ast.Name(obj), attribute), key):
             if attribute != "__dict__":
-                yield obj, Write(attribute, value, node, is_item=True)
+                yield obj, Write(attribute, value, node, key)
         case ast.Tuple(targets) | ast.List(targets):
             values: list[ast.expr | None] = [None] * len(targets)
             if isinstance(value, ast.Tuple) and len(value.elts) == len(targets):
@@ -222,6 +226,10 @@ def _attribute_of(node: ast.AST, obj: str) -> list[str]:
         ) if name == obj:
             return [attribute]
         case ast.Subscript(ast.Attribute(ast.Name(name), attribute)) if name == obj:
+            return [attribute]
+        case ast.Call(
+            ast.Attribute(ast.Attribute(ast.Name(name), attribute), "get")
+        ) if name == obj:
             return [attribute]
     return []
 

@@ -116,14 +116,24 @@ def _judged(
 def _other_field(
     value: ast.expr, field: Field, function: FunctionNode, cls: Class, code: Code
 ) -> str | None:
-    """Another field with an array that the value is computed from."""
+    """Another field with an array that the value is computed from: `self.x`, or the
+    parameter `x` that is stored there."""
+    obj = own_object(function, code.module) or ""
+    stored = {
+        write.value.id: write.attribute
+        for write in writes(function, obj, code.module)
+        if isinstance(write.value, ast.Name)
+    }
     for node in ast.walk(value):
         match node:
-            case ast.Attribute(ast.Name(name), attribute):
+            case ast.Attribute(ast.Name(name), attribute) if name == obj:
                 other = cls.declared.get(attribute)
-                is_own = name == own_object(function, code.module)
-                if not is_own or other is None or other is field or other.static:
-                    continue
-                if code.kinds.of_field(other) is Kind.ARRAY:
-                    return attribute
+            case ast.Name(name) if name in stored:
+                other = cls.declared.get(stored[name])
+            case _:
+                continue
+        if other is None or other is field or other.static:
+            continue
+        if code.kinds.of_field(other) is Kind.ARRAY:
+            return other.name
     return None

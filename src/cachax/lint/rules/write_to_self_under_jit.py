@@ -3,10 +3,12 @@
 ## What it does
 
 Finds assignments to attributes of `self` (also by `object.__setattr__`) in functions
-that `jax.jit` or a loop of `jax.lax` traces, in methods that such a function calls (a
-warning), and of arrays in properties of pytree classes, or by `object.__setattr__`
-where the class is frozen (a warning). Where the value is no array, or that cannot be
-told, it is information. `nnx` has its own rules for this, and is left alone.
+that `jax.jit` or a loop of `jax.lax` traces; in methods that such a function calls (a
+warning); in methods of a pytree class that is frozen, where they raise; and of arrays
+in properties of other pytree classes, or around a frozen one by `object.__setattr__`
+(a warning). In other methods of an unfrozen pytree class, and where the value is no
+array or that cannot be told, it is information. `nnx` has its own rules for this, and
+is left alone.
 
 ## Why is this bad?
 
@@ -79,14 +81,16 @@ def check(code: Code) -> Iterator[Found]:
         traced = _traced_around(inside, code)
         caller = reached.get(inside.method)
         for write in writes(function, inside.obj, code.module):
+            if write.is_item and not _is_name(write.key):
+                continue  # `self.ref[...] = x`: a Ref is made to be written to
             if traced is not None:
                 yield _in_traced(write, inside, traced, code)
             elif write.is_item or (write.is_lazy and inside.cls.family):
                 continue  # a cache: CX101, CX201, CX202
             elif caller is not None:
                 yield _in_called(write, inside, caller, code)
-            elif _matters_to_pytree(write, inside):
-                yield _in_pytree(write, inside, code)
+            elif inside.cls.family is not None:
+                yield from _in_pytree(write, inside, code)
 
 
 @dataclass(frozen=True)
@@ -160,21 +164,28 @@ def _in_called(write: Write, inside: _Inside, caller: Traced, code: Code) -> Fou
     )
 
 
-def _matters_to_pytree(write: Write, inside: _Inside) -> bool:
-    """A property, or a write around a class that is frozen: nobody expects those. Other
-    methods may well be meant to change an object, outside of jit."""
-    family = inside.cls.family
-    around = isinstance(write.node, ast.Call) and family is not None and family.frozen
-    return around or (family is not None and is_property(inside.method))
-
-
-def _in_pytree(write: Write, inside: _Inside, code: Code) -> Found:
+def _in_pytree(write: Write, inside: _Inside, code: Code) -> Iterator[Found]:
+    """Outside of any trace that is seen: a method may well be meant to change an object
+    that is not frozen. Nobody expects that of a property."""
     assert inside.cls.family is not None
+    target = f"{inside.name} writes to `{inside.obj}.{write.attribute}`"
     is_array = code.kinds.of(write.value, code.module).has_arrays
-    return Found(
-        write.node,
-        f"{inside.name} writes to `{inside.obj}.{write.attribute}`: under jit, JAX "
-        f"rebuilds the object ({inside.cls.family.name}) and the write is lost. "
-        "Return a new object instead.",
-        Severity.WARNING if is_array else Severity.INFORMATION,
-    )
+    around = isinstance(write.node, ast.Call)
+    if inside.cls.is_frozen and not around:
+        yield Found(
+            write.node,
+            f"{target}, but the class is frozen ({inside.cls.family.name}): that "
+            "raises. Return a new object instead.",
+        )
+    elif is_array or is_property(inside.method):
+        unexpected = around or is_property(inside.method)
+        yield Found(
+            write.node,
+            f"{target}: under jit, JAX rebuilds the object ({inside.cls.family.name}) "
+            "and the write is lost. Return a new object instead.",
+            Severity.WARNING if is_array and unexpected else Severity.INFORMATION,
+        )
+
+
+def _is_name(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and isinstance(key.value, str)
