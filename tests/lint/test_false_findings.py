@@ -135,3 +135,18 @@ def test_an_entry_of_a_state_is_no_cache() -> None:
         return state
     """
     assert codes(text) == []
+
+
+def test_a_variable_of_nnx_is_written_to_in_place() -> None:
+    """flax: MultiHeadAttention.__call__"""
+    text = """
+    class Attention(nnx.Module):
+        def __call__(self, x):
+            if self.cached_key is None:
+                raise ValueError
+            self.cached_key[...] = jnp.sin(x)
+            self.index["i"] = jnp.sin(x)
+            return x
+    """
+    assert codes(text) == []
+    assert codes(text.replace("nnx.Module", "eqx.Module")) == []

@@ -204,6 +204,36 @@ def test_any_json_as_a_notebook(content: object) -> None:
     assert check_source(source, Settings(), None).crash is None
 
 
+DOUBLED = "\n".join(f"        x{n + 1} = x{n} + x{n}" for n in range(200))
+DEEP = {
+    "values that double": f"""
+import equinox as eqx, functools, jax.numpy as jnp
+class Foo(eqx.Module):
+    @functools.cached_property
+    def b(self):
+        x0 = unknown()
+{DOUBLED}
+        return x200
+""",
+    "a chain": f"import jax\ntry:\n    x\nexcept x{'.a' * 900}:\n    self.y = 1\n",
+    "many nots": f"import jax\ndef f(self):\n    if {'not ' * 900}self.x: self.x = 1\n",
+    "an annotation": f"import jax\nclass A:\n    x: a{'.b' * 900} = 1\n",
+    "a sum": f"import jax\nx = {' + '.join(['x'] * 900)}\n",
+    "a decorator": f"import jax\n@jax{'.jit' * 900}\ndef f(self): self.x = 1\n",
+    "calls": f"import jax\n@jax.jit{'()' * 900}\ndef f(self): self.x = 1\n",
+    "classes": "import jax\n"
+    + "".join(f"class A{n}(A{n - 1}):\n    x: A{n} = A{n - 1}()\n" for n in range(300)),
+    "functions": "import jax\n"
+    + "".join(f"def f{n}():\n    return f{n - 1}()\n" for n in range(300))
+    + "@jax.jit\ndef g(x):\n    return f299()\n",
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+def test_what_is_deep_ends(text: str) -> None:
+    check(Source("a.py", text))
+
+
 @pytest.mark.parametrize("text", ["x" * 3_000_000, "x = 1\n" * 400_000])
 def test_a_huge_text_is_not_parsed(text: str, tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="characters is more than is parsed"):

@@ -1,8 +1,8 @@
 """Is a value a JAX array? Surely, surely not, or it cannot be told."""
 
 import ast
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
 
 from ._annotations import Annotations, is_none
 from ._classes import Class, Field, called_in_the_end, class_of
@@ -23,6 +23,8 @@ from ._module import Bound, FunctionNode, Module
 from ._project import Definition, Project
 
 _MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
+_MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
+T = TypeVar("T")
 _PROPERTIES = ("property", "cached_property", "lazy_property", "property_cached")
 
 
@@ -37,14 +39,25 @@ class Kinds:
         self._project = project
         self._annotations = Annotations(project)
         self._depth = 0
+        self._steps = 0
 
     def of(self, node: ast.expr | None, module: Module) -> Kind:
         """The kind of an expression at its place in a file."""
-        if node is None or self._depth >= _MOST_DEPTH:
-            return Kind.UNKNOWN
+        kind = self._deeper(self._of, node, module) if node is not None else None
+        return kind or Kind.UNKNOWN
+
+    def _deeper(
+        self, ask: Callable[[ast.expr, Module], T], node: ast.expr, module: Module
+    ) -> T | None:
+        """The answer to a question inside another; None if that goes too far."""
+        if self._depth == 0:
+            self._steps = 0
+        self._steps += 1
+        if self._depth >= _MOST_DEPTH or self._steps > _MOST_STEPS:
+            return None
         self._depth += 1
         try:
-            return self._of(node, module)
+            return ask(node, module)
         finally:
             self._depth -= 1
 
@@ -271,15 +284,9 @@ class Kinds:
     def class_of(self, node: ast.expr | None, module: Module) -> Class | None:
         """The class of the project that an expression is an object of, if it is known:
         `self`, a parameter or field with an annotation, or a call of the class."""
-        if self._depth >= _MOST_DEPTH:
-            return None
-        self._depth += 1
-        try:
-            return self._class_of(node, module)
-        finally:
-            self._depth -= 1
+        return self._deeper(self._class_of, node, module) if node is not None else None
 
-    def _class_of(self, node: ast.expr | None, module: Module) -> Class | None:
+    def _class_of(self, node: ast.expr, module: Module) -> Class | None:
         match node:
             case ast.Name(name):
                 return self._class_of_name(node, name, module)

@@ -85,6 +85,9 @@ def check_source(
         if not fix:
             return Checked(source.filename, tuple(found))
         return _mend(source, found, lambda new: check(new, codes, _project, path))
+    except RecursionError:
+        error = UnreadableError("nested too deeply to be checked")
+        return Checked(source.filename, (not_checked(source.filename, error),))
     except Exception:  # a mistake in a rule must not keep the others from the user
         return Checked(source.filename, crash=traceback.format_exc())
 

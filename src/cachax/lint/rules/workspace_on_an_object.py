@@ -72,11 +72,13 @@ The object has no field that changes, and the dictionary is filled outside of an
 trace.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 
 from .._classes import Class
 from .._code import Code, Found
+from .._families import Keeps
 from .._finding import Severity
 from .._module import FunctionNode
 from .._reach import members_read
@@ -101,17 +103,27 @@ def check(code: Code) -> Iterator[Found]:
                 for write in _kept_items(function, parameter, code):
                     if _CACHE.search(write.attribute):
                         yield _found(write, function.name, parameter, sure=False)
-        elif not is_maker(function, cls.module):
+        elif not is_maker(function, cls.module) and not _is_nnx(cls):
             for write in _kept_items(function, obj, code):
                 if cls.family or function in reached:
                     yield _found(write, _name(cls, function), obj, sure=True)
 
 
+def _is_nnx(cls: Class) -> bool:
+    return cls.family is not None and cls.family.keeps is Keeps.STATIC
+
+
 def _kept_items(function: FunctionNode, obj: str, code: Code) -> Iterator[Write]:
     for write in writes(function, obj, code.module):
-        kept = write.is_item and write.is_lazy
+        kept = write.is_item and write.is_lazy and not _is_part(write.key)
         if kept and code.kinds.of(write.value, code.module).has_arrays:
             yield write
+
+
+def _is_part(key: ast.expr | None) -> bool:
+    """`x[...] = y`, `x[1:] = y`: x is an array or a Ref, no dictionary."""
+    is_dots = isinstance(key, ast.Constant) and key.value is ...
+    return is_dots or isinstance(key, ast.Slice)
 
 
 def _name(cls: Class, function: FunctionNode) -> str:
