@@ -4,7 +4,7 @@ import ast
 import re
 
 from ._jax_names import Kind
-from ._module import Module
+from ._module import PARSE_ERRORS, Module
 from ._project import Definition, Project
 
 _ARRAYS = re.compile(
@@ -104,7 +104,7 @@ def kind_of_type(name: str) -> Kind:
 def _parsed(text: str) -> ast.expr | None:
     try:
         return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except PARSE_ERRORS:
         return None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ._code import Code, Found
 from ._finding import Finding, Place, Severity
-from ._module import parse
+from ._module import PARSE_ERRORS, parse
 from ._noqa import silenced
 from ._project import Project
 from ._rule import Rule, known_rules
@@ -22,7 +22,6 @@ _ABOUT_JAX = re.compile(
     r"jax|jnp|flax|nnx|equinox|eqx|chex|pytree|Array|numpyro|netket|penzai|zodiax|zdx|tfp"
     r"|distrax|cachax|\.at\s*\["
 )
-_PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def check(
@@ -47,7 +46,7 @@ def check(
         return []
     try:
         tree = parse(source.text)
-    except _PARSE_ERRORS as error:
+    except PARSE_ERRORS as error:
         return _chosen([_unparsed(source, error)], codes)
     if not about_jax:
         return broken
@@ -130,7 +129,7 @@ def _without_broken_cells(source: Source) -> tuple[Source, list[Finding]]:
     for start, end in _spans(source):
         try:
             parse("".join(lines[start:end]))
-        except _PARSE_ERRORS as error:
+        except PARSE_ERRORS as error:
             finding = _unparsed(replace(source, cells=()), error)
             moved = replace(
                 finding,

@@ -4,7 +4,6 @@ import ast
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
 
 from ._families import (
     BY_BASE,
@@ -19,6 +18,7 @@ from ._project import Definition, Project
 
 _METADATA_OF_STATIC = {"static": True, "pytree_node": False}
 _STATIC_FIELDS = {"static_field", "static"}
+_PROPERTIES = ("property", "cached_property", "lazy_property", "property_cached")
 FLATTENERS = ("tree_flatten", "tree_flatten_with_keys", "__tree_flatten__")
 
 
@@ -99,7 +99,11 @@ class Class:
             family = BY_DECORATOR[name] or self._family_by_own_decorator(node)
             if family:
                 return family
-        return _registered_by_calls(self.module, self.project).get(self.node)
+        registered = self.module.remember(
+            _registered_by_calls,
+            lambda: _registered_by_calls(self.module, self.project),
+        )
+        return registered.get(self.node)
 
     def _family_by_own_decorator(self, node: ast.expr) -> Family | None:
         """A decorator of the project that registers what it is given."""
@@ -256,9 +260,17 @@ class Class:
 
 def class_of(node: ast.ClassDef, module: Module, project: Project) -> Class:
     """The class of a node: always the same one."""
-    if node not in module.notes:
-        module.notes[node] = Class(node, module, project)
-    return cast(Class, module.notes[node])
+    return module.remember((Class, node), lambda: Class(node, module, project))
+
+
+def is_property(function: FunctionNode) -> bool:
+    """Read without a call: one of its decorators is called a property."""
+    for decorator in function.decorator_list:
+        node = called_in_the_end(decorator)
+        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        if name in _PROPERTIES:
+            return True
+    return False
 
 
 def called_in_the_end(node: ast.expr) -> ast.expr:
@@ -277,17 +289,15 @@ def called_in_the_end(node: ast.expr) -> ast.expr:
 
 def _registered_by_calls(module: Module, project: Project) -> dict[ast.AST, Family]:
     """The classes of a file that a call registers: `register_pytree_node(Foo, ...)`."""
-    if _registered_by_calls not in module.notes:
-        found: dict[ast.AST, Family] = {}
-        for call in module.calls:
-            name = (dotted(call.func) or "").rpartition(".")[2]
-            if call.args and name.startswith("register"):
-                family = BY_DECORATOR[project.name_of(call.func, module)]
-                match project.resolve(call.args[0], module):
-                    case Definition(_, ast.ClassDef() as node) if family:
-                        found[node] = family
-        module.notes[_registered_by_calls] = found
-    return cast(dict[ast.AST, Family], module.notes[_registered_by_calls])
+    found: dict[ast.AST, Family] = {}
+    for call in module.calls:
+        name = (dotted(call.func) or "").rpartition(".")[2]
+        if call.args and name.startswith("register"):
+            family = BY_DECORATOR[project.name_of(call.func, module)]
+            match project.resolve(call.args[0], module):
+                case Definition(_, ast.ClassDef() as node) if family:
+                    found[node] = family
+    return found
 
 
 def _registers(function: ast.AST, module: Module, project: Project) -> Family | None:

@@ -9,6 +9,7 @@ from ._finding import Severity
 from ._jax_names import public_name
 from ._kinds import Kinds
 from ._module import FunctionNode, Module
+from ._objects import Objects
 from ._project import Project
 from ._source import Source
 from ._tracing import Traced, traced_functions
@@ -36,6 +37,10 @@ class Code:
     @functools.cached_property
     def kinds(self) -> Kinds:
         return Kinds(self.project)
+
+    @functools.cached_property
+    def objects(self) -> Objects:
+        return Objects(self.project)
 
     @functools.cached_property
     def classes(self) -> list[Class]:

@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ._classes import Class, called_in_the_end
+from ._classes import Class, called_in_the_end, is_property
 from ._code import Code, Found
 from ._finding import Severity
 from ._jax_names import Kind
-from ._kinds import either, is_property
+from ._kinds import either
 from ._module import FunctionNode, Module
 from ._project import Definition, Project
 from ._writes import is_maker, own_object, writes
@@ -50,10 +50,10 @@ def found(kept: Kept, message: str, severity: Severity | None = None) -> Found:
 
 def kept_values(code: Code) -> list[Kept]:
     """All of a file, those that are sure to hold no JAX array left out."""
-    if kept_values not in code.module.notes:
-        found = [kept for kept in _all(code) if kept.kind is not Kind.OTHER]
-        code.module.notes[kept_values] = found
-    return code.module.notes[kept_values]  # type: ignore[return-value]
+    return code.module.remember(
+        kept_values,
+        lambda: [kept for kept in _all(code) if kept.kind is not Kind.OTHER],
+    )
 
 
 def _all(code: Code) -> Iterator[Kept]:

@@ -1,11 +1,10 @@
 """Is a value a JAX array? Surely, surely not, or it cannot be told."""
 
 import ast
-from collections.abc import Callable, Iterable
-from typing import TypeVar, cast
+from collections.abc import Iterable
 
 from ._annotations import Annotations, is_none
-from ._classes import Class, Field, called_in_the_end, class_of
+from ._classes import Class, Field, called_in_the_end, class_of, is_property
 from ._jax_names import (
     ATTRIBUTES_OF_ARRAYS,
     ATTRIBUTES_OF_NO_ARRAY,
@@ -20,12 +19,11 @@ from ._jax_names import (
     public_name,
 )
 from ._module import Bound, FunctionNode, Module
+from ._objects import Objects, parameter_of
 from ._project import Definition, Project
 
 _MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
 _MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
-T = TypeVar("T")
-_PROPERTIES = ("property", "cached_property", "lazy_property", "property_cached")
 
 
 class Kinds:
@@ -38,26 +36,19 @@ class Kinds:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._annotations = Annotations(project)
+        self._objects = Objects(project)
         self._depth = 0
         self._steps = 0
+        self._asked: set[FunctionNode] = set()
 
     def of(self, node: ast.expr | None, module: Module) -> Kind:
         """The kind of an expression at its place in a file."""
-        kind = self._deeper(self._of, node, module) if node is not None else None
-        return kind or Kind.UNKNOWN
-
-    def _deeper(
-        self, ask: Callable[[ast.expr, Module], T], node: ast.expr, module: Module
-    ) -> T | None:
-        """The answer to a question inside another; None if that goes too far."""
-        if self._depth == 0:
-            self._steps = 0
-        self._steps += 1
-        if self._depth >= _MOST_DEPTH or self._steps > _MOST_STEPS:
-            return None
+        self._steps = self._steps + 1 if self._depth else 0
+        if node is None or self._depth >= _MOST_DEPTH or self._steps > _MOST_STEPS:
+            return Kind.UNKNOWN
         self._depth += 1
         try:
-            return ask(node, module)
+            return self._of(node, module)
         finally:
             self._depth -= 1
 
@@ -102,11 +93,7 @@ class Kinds:
             isinstance(left, ast.Constant) and isinstance(left.value, str)
         ):
             return Kind.OTHER  # "%s" % x
-        kinds = {self.of(left, module), self.of(right, module)}
-        for kind in (Kind.ARRAY, Kind.TREE, Kind.UNKNOWN):
-            if kind in kinds:
-                return kind
-        return Kind.OTHER
+        return either([self.of(left, module), self.of(right, module)])
 
     def _part(self, value: ast.expr, module: Module) -> Kind:
         kind = self.of(value, module)
@@ -121,9 +108,8 @@ class Kinds:
             if isinstance(scope, ast.ClassDef):
                 continue
             if isinstance(scope, FunctionNode | ast.Lambda):
-                parameter = _parameter(scope, name)
-                rebound = module.bound_in(scope).get(name, [])
-                if parameter and not rebound:
+                parameter = parameter_of(scope, name)
+                if parameter and name not in module.bound_in(scope):
                     return self._annotations.kind(parameter.annotation, module)
             bounds = module.bound_in(scope).get(name)
             if bounds:
@@ -143,14 +129,12 @@ class Kinds:
     ) -> Kind:
         if attribute in ATTRIBUTES_OF_NO_ARRAY:
             return Kind.OTHER
-        owner = self.class_of(value, module)
+        owner = self._objects.class_of(value, module)
         if owner is not None:
             return self.of_attribute(owner, attribute)
         name = self._project.name_of(node, module)
         if name.startswith(("jax.", "numpy.", "math.")):
-            return (
-                Kind.OTHER
-            )  # `jnp.pi`, `jnp.float32`, `np.inf`: a call is no attribute
+            return Kind.OTHER  # `jnp.pi`, `jnp.float32`: it is not called
         kind = self.of(value, module)
         if kind is Kind.ARRAY:
             is_array = attribute in ATTRIBUTES_OF_ARRAYS
@@ -186,7 +170,7 @@ class Kinds:
     def returned(self, function: FunctionNode, module: Module) -> Kind:
         """What a function always returns: by its body, else by its annotation."""
         kinds = self._kinds_returned(function, module)
-        kind = kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+        kind = next(iter(kinds)) if len(kinds) == 1 else Kind.UNKNOWN
         return self._or_as_annotated(kind, function, module)
 
     def sometimes_returned(self, function: FunctionNode, module: Module) -> Kind:
@@ -203,11 +187,15 @@ class Kinds:
 
     def _kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
         """Of each of its `return` statements, those of None left out."""
-        key = (Kinds.returned, function)
-        if key not in module.notes:
-            module.notes[key] = {Kind.UNKNOWN}  # while it is being found out
-            module.notes[key] = self._find_kinds_returned(function, module)
-        return set(cast(set[Kind], module.notes[key]))
+        if function in self._asked:  # it calls itself
+            return {Kind.UNKNOWN}
+        self._asked.add(function)
+        try:
+            return module.remember(
+                (Kind, function), lambda: self._find_kinds_returned(function, module)
+            )
+        finally:
+            self._asked.remove(function)
 
     def _find_kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
         own = module.own_nodes(function)
@@ -240,7 +228,7 @@ class Kinds:
             kind = self._method_call(function, module)
             if kind is not Kind.UNKNOWN:
                 return kind
-        owner = self.class_of(function, module)
+        owner = self._objects.class_of(function, module)
         call = owner.method("__call__") if owner else None
         if call is not None:
             return self.returned(call[1], call[0].module)
@@ -268,7 +256,7 @@ class Kinds:
         return kind_of_call(name)
 
     def _method_call(self, function: ast.Attribute, module: Module) -> Kind:
-        owner = self.class_of(function.value, module)
+        owner = self._objects.class_of(function.value, module)
         if owner is not None:
             method = owner.method(function.attr)
             if method is None:
@@ -280,56 +268,6 @@ class Kinds:
         if kind is Kind.ARRAY and function.attr in METHODS_WITHOUT_ARRAY:
             return Kind.OTHER
         return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
-
-    def class_of(self, node: ast.expr | None, module: Module) -> Class | None:
-        """The class of the project that an expression is an object of, if it is known:
-        `self`, a parameter or field with an annotation, or a call of the class."""
-        return self._deeper(self._class_of, node, module) if node is not None else None
-
-    def _class_of(self, node: ast.expr, module: Module) -> Class | None:
-        match node:
-            case ast.Name(name):
-                return self._class_of_name(node, name, module)
-            case ast.Attribute(value, attribute):
-                owner = self.class_of(value, module)
-                field = owner.fields.get(attribute) if owner else None
-                if field is None:
-                    return None
-                other = field.owner.module
-                if field.annotation is not None:
-                    return self._annotated_class(field.annotation, other)
-                one = field.values[0] if len(field.values) == 1 else None
-                return self.class_of(one, other)
-            case ast.Call(function):
-                return self._annotated_class(function, module)
-        return None
-
-    def _class_of_name(self, node: ast.Name, name: str, module: Module) -> Class | None:
-        for scope in module.scopes(node):
-            if isinstance(scope, FunctionNode | ast.Lambda):
-                parameter = _parameter(scope, name)
-                if parameter is not None:
-                    if is_self(scope, parameter, module):
-                        outer = module.parent(scope)
-                        assert isinstance(outer, ast.ClassDef)
-                        return class_of(outer, module, self._project)
-                    return self._annotated_class(parameter.annotation, module)
-            bounds = module.bound_in(scope).get(name)
-            if bounds:
-                same = len(bounds) == 1
-                return self.class_of(bounds[0].value, module) if same else None
-        return None
-
-    def _annotated_class(self, node: ast.expr | None, module: Module) -> Class | None:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            try:
-                node = ast.parse(node.value, mode="eval").body
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                return None
-        match self._project.resolve(node, module):
-            case Definition(other, ast.ClassDef() as inner):
-                return class_of(inner, other, self._project)
-        return None
 
 
 def either(kinds: Iterable[Kind]) -> Kind:
@@ -356,42 +294,3 @@ def is_update(node: ast.AST) -> bool:
         case ast.Call(ast.Attribute(ast.Subscript(ast.Attribute(_, "at")), update)):
             return update in UPDATES
     return False
-
-
-def is_property(function: FunctionNode) -> bool:
-    """Read without a call: a decorator with "property" in its name."""
-    for decorator in function.decorator_list:
-        node = called_in_the_end(decorator)
-        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        if name in _PROPERTIES:
-            return True
-    return False
-
-
-def is_self(
-    function: FunctionNode | ast.Lambda, parameter: ast.arg, module: Module
-) -> bool:
-    """Whether it is the object that a method is called on."""
-    if isinstance(function, ast.Lambda):
-        return False
-    arguments = [*function.args.posonlyargs, *function.args.args]
-    decorators = {getattr(node, "id", "") for node in function.decorator_list}
-    return (
-        isinstance(module.parent(function), ast.ClassDef)
-        and bool(arguments)
-        and arguments[0] is parameter
-        and not decorators & {"staticmethod", "classmethod"}
-        and function.name not in ("__new__", "__init_subclass__", "__class_getitem__")
-    )
-
-
-def _parameter(function: FunctionNode | ast.Lambda, name: str) -> ast.arg | None:
-    arguments = function.args
-    for argument in [
-        *arguments.posonlyargs,
-        *arguments.args,
-        *arguments.kwonlyargs,
-    ]:
-        if argument.arg == name:
-            return argument
-    return None

@@ -3,12 +3,18 @@
 import ast
 import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar, cast
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = FunctionNode | ast.Lambda | ast.ClassDef | ast.Module
+T = TypeVar("T")
+
+
+# What `parse` may raise; the last two on what is nested too deeply.
+PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def parse(text: str) -> ast.Module:
@@ -45,7 +51,8 @@ class Bound:
 
     @property
     def line(self) -> int:
-        return getattr(self.node, "lineno", 0)
+        line: int = getattr(self.node, "lineno", 0)
+        return line
 
 
 class Module:
@@ -55,37 +62,42 @@ class Module:
         self.tree = tree
         self.name = name
         self.path = path
-        self.notes: dict[object, object] = {}  # what others have found out about it
+        self._notes: dict[object, object] = {}
+
+    def remember(self, key: object, find: Callable[[], T]) -> T:
+        """What was found out about this file under a key; if nothing was, it is now."""
+        if key not in self._notes:
+            self._notes[key] = find()
+        return cast(T, self._notes[key])
 
     @property
     def is_package(self) -> bool:
         return self.path is not None and self.path.name == "__init__.py"
 
     @functools.cached_property
-    def nodes(self) -> list[ast.AST]:
-        """All of them, the outer ones first."""
-        found: list[ast.AST] = [self.tree]
-        parents = self.parents
-        for node in found:  # grows while it is walked
+    def _walked(self) -> tuple[list[ast.AST], dict[ast.AST, ast.AST]]:
+        nodes: list[ast.AST] = [self.tree]
+        parents: dict[ast.AST, ast.AST] = {}
+        for node in nodes:  # grows while it is walked
             for child in ast.iter_child_nodes(node):
                 parents[child] = node
-                found.append(child)
-        return found
+                nodes.append(child)
+        return nodes, parents
 
-    @functools.cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        return {}  # filled by `nodes`
+    @property
+    def nodes(self) -> list[ast.AST]:
+        """All of them, the outer ones first."""
+        return self._walked[0]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        assert self.nodes
-        return self.parents.get(node)
+        return self._walked[1].get(node)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """What encloses a node, from the inside out."""
         outer = self.parent(node)
         while outer is not None:
             yield outer
-            outer = self.parents.get(outer)
+            outer = self.parent(outer)
 
     def scopes(self, node: ast.AST) -> Iterator[ScopeNode]:
         """The scopes a name at this node is looked up in; the module is the last."""
@@ -141,13 +153,17 @@ class Module:
 
     def definitions_in(self, scope: ast.AST) -> dict[str, ast.stmt]:
         """Classes, functions and assignments of a scope; the last of a name counts."""
-        if scope not in self._definitions:
-            self._definitions[scope] = _definitions(self.own_nodes(scope))
-        return self._definitions[scope]
+        key = (_definitions, scope)
+        return self.remember(key, lambda: _definitions(self.own_nodes(scope)))
 
-    @functools.cached_property
-    def _definitions(self) -> dict[ast.AST, dict[str, ast.stmt]]:
-        return {}
+    def own_nodes(self, scope: ast.AST) -> list[ast.AST]:
+        """The nodes of a scope, without those of the functions and classes in it."""
+        return self.remember((_own_nodes, scope), lambda: _own_nodes(scope))
+
+    def bound_in(self, scope: ScopeNode) -> dict[str, list[Bound]]:
+        """The assignments of a scope by name, in the order of the lines."""
+        key = (_bindings, scope)
+        return self.remember(key, lambda: _bindings(self.own_nodes(scope)))
 
     def runs_before(self, earlier: ast.AST, later: ast.AST) -> bool:
         """Whether a statement is in the same block as a node after it, or in one around
@@ -159,26 +175,6 @@ class Module:
             if isinstance(statements, list) and earlier in statements:
                 return not around.isdisjoint(statements)
         return False
-
-    def own_nodes(self, scope: ast.AST) -> list[ast.AST]:
-        """The nodes of a scope, without those of the functions and classes in it."""
-        if scope not in self._own_nodes:
-            self._own_nodes[scope] = _own_nodes(scope)
-        return self._own_nodes[scope]
-
-    @functools.cached_property
-    def _own_nodes(self) -> dict[ast.AST, list[ast.AST]]:
-        return {}
-
-    def bound_in(self, scope: ScopeNode) -> dict[str, list[Bound]]:
-        """The assignments of a scope by name, in the order of the lines."""
-        if scope not in self._bound:
-            self._bound[scope] = _bindings(self.own_nodes(scope))
-        return self._bound[scope]
-
-    @functools.cached_property
-    def _bound(self) -> dict[ast.AST, dict[str, list[Bound]]]:
-        return {}
 
 
 def _own_nodes(scope: ast.AST) -> list[ast.AST]:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ._module import Module, dotted, parse
+from ._module import PARSE_ERRORS, Module, dotted, parse
 from ._source import UnreadableError, from_bytes
 
 # What is known of these is in tables; to parse them would tell nothing more.
@@ -72,16 +72,7 @@ class Project:
     ) -> str | Definition | None:
         """A definition, or what is defined in it; an alias is followed."""
         if isinstance(found.node, ast.Assign | ast.AnnAssign):
-            alias = dotted(found.node.value)
-            if alias is None or steps <= 0:
-                return found if not rest else None
-            alias, whole = alias.partition(".")[0], alias
-            own = found.module.definitions.get(alias)
-            rest = f"{whole.removeprefix(alias)}.{rest}".strip(".")
-            if own is not None and own is not found.node:
-                return self._inside(Definition(found.module, own), rest, steps - 1)
-            origin = found.module.imports.get(alias, alias)
-            return self._follow(f"{origin}.{rest}".rstrip("."), found.module, steps - 1)
+            return self._behind_alias(found, rest, steps)
         if not rest:
             return found
         head, _, rest = rest.partition(".")
@@ -89,6 +80,22 @@ class Project:
         if inner is None:
             return None
         return self._inside(Definition(found.module, inner), rest, steps - 1)
+
+    def _behind_alias(
+        self, found: Definition, rest: str, steps: int
+    ) -> str | Definition | None:
+        """`Node = flax.struct.PyTreeNode`: what the name on the right stands for."""
+        assert isinstance(found.node, ast.Assign | ast.AnnAssign)
+        right = dotted(found.node.value)
+        if right is None or steps <= 0:
+            return found if not rest else None
+        head, _, tail = right.partition(".")
+        rest = f"{tail}.{rest}".strip(".")
+        own = found.module.definitions.get(head)
+        if own is not None and own is not found.node:
+            return self._inside(Definition(found.module, own), rest, steps - 1)
+        origin = found.module.imports.get(head, head)
+        return self._follow(f"{origin}.{rest}".rstrip("."), found.module, steps - 1)
 
     def _follow(self, name: str, near: Module, steps: int) -> str | Definition | None:
         """A dotted name, as far as files of the project know it."""
@@ -174,7 +181,11 @@ def _import_root(path: Path) -> Path:
 
 
 def _module_name(path: Path) -> str:
-    parts = path.relative_to(_import_root(path)).with_suffix("").parts
+    return _dotted_path(path, _import_root(path))
+
+
+def _dotted_path(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -189,16 +200,6 @@ def _read(path: Path, root: Path) -> Module | None:
     try:
         source = from_bytes(path.name, path.read_bytes())
         tree = parse(source.text)
-    except (
-        OSError,
-        UnreadableError,
-        SyntaxError,
-        ValueError,
-        RecursionError,
-        MemoryError,
-    ):
+    except (OSError, UnreadableError, *PARSE_ERRORS):
         return None  # said where this file itself is checked
-    parts = path.relative_to(root).with_suffix("").parts
-    return Module(
-        tree, ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
-    )
+    return Module(tree, _dotted_path(path, root), path)

@@ -19,7 +19,7 @@ def members_read(
         match node:
             case ast.Attribute(ast.Name(variable) as obj, name, ast.Load()):
                 if of_arguments or variable not in traced.traced_parameters:
-                    cls = code.kinds.class_of(obj, code.module)
+                    cls = code.objects.class_of(obj, code.module)
                     if cls is not None:
                         _follow(cls, name, found)
     return found

@@ -1,7 +1,6 @@
 """The functions of a file that JAX traces: by which transform, with what static."""
 
 import ast
-import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,22 +44,15 @@ class Traced:
     def is_jit(self) -> bool:
         return JITS.fullmatch(self.by) is not None
 
-    @functools.cached_property
-    def parameters(self) -> list[str]:
-        return parameters(self.function)
-
     @property
     def traced_parameters(self) -> set[str]:
-        left = self.parameters[1:] if self.bound_to is not None else self.parameters
-        return set(left) - self.static
+        names = parameters(self.function)
+        return set(names[1:] if self.bound_to is not None else names) - self.static
 
 
 def traced_functions(module: Module, project: Project) -> list[Traced]:
     """All functions of a file that a decorator or a call in it has traced."""
-    if traced_functions not in module.notes:
-        found = [*_by_decorator(module, project), *_by_call(module, project)]
-        module.notes[traced_functions] = found
-    return module.notes[traced_functions]  # type: ignore[return-value]
+    return [*_by_decorator(module, project), *_by_call(module, project)]
 
 
 def parameters(function: TracedNode) -> list[str]:

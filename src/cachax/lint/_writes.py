@@ -3,10 +3,9 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import cast
 
-from ._kinds import is_self
 from ._module import FunctionNode, Module
+from ._objects import is_self
 
 # Where an object is made or restored, writing to it is what is done.
 MAKERS = {
@@ -42,23 +41,18 @@ def own_object(function: FunctionNode, module: Module) -> str | None:
 
 def writes(function: FunctionNode, obj: str, module: Module) -> list[Write]:
     """What a function writes to the object it calls `obj`."""
-    return written(function, module).get(obj, [])
+    key = (_written, function)
+    return module.remember(key, lambda: _written(function, module)).get(obj, [])
 
 
-def written(function: FunctionNode, module: Module) -> dict[str, list[Write]]:
+def _written(function: FunctionNode, module: Module) -> dict[str, list[Write]]:
     """What a function writes to attributes of variables, by variable."""
-    key = (written, function)
-    if key not in module.notes:
-        nodes = module.own_nodes(function)
-        found: dict[str, list[Write]] = {}
-        for node in nodes:
-            for obj, write in _written_by(node):
-                found.setdefault(obj, []).append(write)
-        module.notes[key] = {
-            obj: _with_lazy_ones_marked(list_, nodes, obj)
-            for obj, list_ in found.items()
-        }
-    return cast(dict[str, list[Write]], module.notes[key])
+    nodes = module.own_nodes(function)
+    found: dict[str, list[Write]] = {}
+    for node in nodes:
+        for obj, write in _written_by(node):
+            found.setdefault(obj, []).append(write)
+    return {obj: _with_lazy_ones_marked(of, nodes, obj) for obj, of in found.items()}
 
 
 def _with_lazy_ones_marked(
@@ -87,7 +81,8 @@ def is_returned(write: Write, function: FunctionNode, obj: str, module: Module) 
 
 def is_maker(function: FunctionNode, module: Module) -> bool:
     """Whether an object is made in it: a constructor, a helper of one, a setter."""
-    return function.name in _makers(module) or is_setter(function)
+    makers = module.remember(_makers, lambda: _makers(module))
+    return function.name in makers or is_setter(function)
 
 
 def _makers(module: Module) -> set[str]:
@@ -95,17 +90,15 @@ def _makers(module: Module) -> set[str]:
 
     By name only: a helper of a base class may be called by the constructors of others.
     """
-    if _makers not in module.notes:
-        methods: dict[str, list[FunctionNode]] = {}
-        for function in module.functions:
-            methods.setdefault(function.name, []).append(function)
-        names = sorted(MAKERS)
-        for name in names:  # grows while it is walked
-            for function in methods.get(name, []):
-                called = _members_called(function) & set(methods)
-                names += sorted(called.difference(names))
-        module.notes[_makers] = set(names)
-    return cast(set[str], module.notes[_makers])
+    methods: dict[str, list[FunctionNode]] = {}
+    for function in module.functions:
+        methods.setdefault(function.name, []).append(function)
+    names = sorted(MAKERS)
+    for name in names:  # grows while it is walked
+        for function in methods.get(name, []):
+            called = _members_called(function) & set(methods)
+            names += sorted(called.difference(names))
+    return set(names)
 
 
 def _members_called(function: FunctionNode) -> set[str]:

@@ -107,7 +107,7 @@ def _first_read(traced: Traced, code: Code) -> ast.Attribute | None:
             case ast.Attribute(ast.Name(name) as obj, attribute, ast.Load()):
                 if name not in traced.traced_parameters:
                     continue
-                cls = code.kinds.class_of(obj, code.module)
+                cls = code.objects.class_of(obj, code.module)
                 method = cls.method(attribute) if cls else None
                 if method and is_cachax(method[1], method[0].module, code.project):
                     return node

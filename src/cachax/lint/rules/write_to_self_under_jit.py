@@ -56,12 +56,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .._classes import Class
+from .._classes import Class, is_property
 from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
 from .._jax_names import Kind
-from .._kinds import is_property
 from .._module import FunctionNode
 from .._reach import members_read
 from .._tracing import Traced
