@@ -3,35 +3,22 @@
 import ast
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ._families import (
     BY_BASE,
     BY_DECORATOR,
     HARMLESS_BASES,
+    HARMLESS_DECORATORS,
     NAMED_TUPLE,
     PYTREE,
     Family,
 )
+from ._fields import Field, constant_keyword, is_static, strings
 from ._module import FunctionNode, Module, dotted
 from ._project import Definition, Project
 
-_METADATA_OF_STATIC = {"static": True, "pytree_node": False}
-_STATIC_FIELDS = {"static_field", "static"}
 _PROPERTIES = ("property", "cached_property", "lazy_property", "property_cached")
 FLATTENERS = ("tree_flatten", "tree_flatten_with_keys", "__tree_flatten__")
-
-
-@dataclass(frozen=True)
-class Field:
-    """An annotated attribute in the body of a class, or one set in `__init__`."""
-
-    name: str
-    owner: "Class"
-    annotation: ast.expr | None = None
-    values: tuple[ast.expr, ...] = ()  # what `__init__` assigns, on whatever way
-    static: bool = False
-    in_init: bool = True
 
 
 class Class:
@@ -89,6 +76,14 @@ class Class:
         )
 
     @functools.cached_property
+    def is_decorated_as_known(self) -> bool:
+        """No decorator that might make another kind of class of it."""
+        return all(
+            BY_DECORATOR[name] or HARMLESS_DECORATORS.fullmatch(name)
+            for name in self.decorators
+        )
+
+    @functools.cached_property
     def family(self) -> Family | None:
         """How JAX takes its objects apart; None if it does not, or nothing tells."""
         return self._family_by_decorator or self._family_by_base
@@ -130,9 +125,9 @@ class Class:
         hooks = [
             self.own_methods.get(name) for name in ("__init_subclass__", "__new__")
         ]
-        for keyword in self.node.keywords:
-            if keyword.arg == "metaclass":
-                match self.project.resolve(keyword.value, self.module):
+        for argument in self.node.keywords:
+            if argument.arg == "metaclass":
+                match self.project.resolve(argument.value, self.module):
                     case Definition(module, ast.ClassDef() as meta):
                         if _registers(meta, module, self.project):
                             return True
@@ -147,7 +142,8 @@ class Class:
             for head in [cls.node, *cls.node.decorator_list]
         ]
         thawed = any(
-            _keyword(head, "frozen") is False or _keyword(head, "mutable") is True
+            constant_keyword(head, "frozen") is False
+            or constant_keyword(head, "mutable") is True
             for head in heads
         )
         return self.family is not None and self.family.frozen and not thawed
@@ -194,10 +190,10 @@ class Class:
         for node in self.node.body:
             match node:
                 case ast.AnnAssign(ast.Name(name), annotation, value):
-                    if "ClassVar" not in ast.dump(annotation):
-                        static = name in self._meta_fields or _is_static(value)
-                        in_init = _keyword(value, "init") is not False
-                        yield Field(name, self, annotation, (), static, in_init)
+                    if not _is_of_the_class(annotation):
+                        static = name in self._meta_fields or is_static(value)
+                        in_init = constant_keyword(value, "init") is not False
+                        yield Field(name, self.module, annotation, (), static, in_init)
 
     def _set_in_init(self) -> dict[str, Field]:
         found: dict[str, Field] = {}
@@ -212,7 +208,7 @@ class Class:
                         value=ast.expr() as value,
                     ):
                         before = found[attr].values if attr in found else ()
-                        found[attr] = Field(attr, self, None, (*before, value))
+                        found[attr] = Field(attr, self.module, None, (*before, value))
         return found
 
     @functools.cached_property
@@ -222,9 +218,9 @@ class Class:
         return {
             name
             for call in calls
-            for keyword in call.keywords
-            if keyword.arg == "meta_fields"
-            for name in _strings(keyword.value)
+            for argument in call.keywords
+            if argument.arg == "meta_fields"
+            for name in strings(argument.value)
         }
 
     @functools.cached_property
@@ -240,7 +236,7 @@ class Class:
     @property
     def has_slots(self) -> bool:
         return "__slots__" in self.module.definitions_in(self.node) or any(
-            _keyword(node, "slots") is True for node in self.node.decorator_list
+            constant_keyword(node, "slots") is True for node in self.node.decorator_list
         )
 
     @property
@@ -251,11 +247,22 @@ class Class:
         unknown = slots is not None and not literal
         return (
             unknown
-            or (value is not None and "__weakref__" in _strings(value))
+            or (value is not None and "__weakref__" in strings(value))
             or any(
-                _keyword(n, "weakref_slot") is True for n in self.node.decorator_list
+                constant_keyword(n, "weakref_slot") is True
+                for n in self.node.decorator_list
             )
         )
+
+
+def _is_of_the_class(annotation: ast.expr) -> bool:
+    """`ClassVar[...]`, `typing.ClassVar`, or the same in a string."""
+    return any(
+        "ClassVar" in str(getattr(node, part, ""))
+        for node in ast.walk(annotation)
+        for part in ("id", "attr", "value")
+        if not isinstance(getattr(node, part, ""), ast.AST)
+    )
 
 
 def class_of(node: ast.ClassDef, module: Module, project: Project) -> Class:
@@ -308,54 +315,3 @@ def _registers(function: ast.AST, module: Module, project: Project) -> Family | 
             if family:
                 return family
     return None
-
-
-def _is_static(default: ast.expr | None) -> bool:
-    """A field that JAX is told to leave alone, by any library's way of saying it."""
-    if not isinstance(default, ast.Call):
-        return False
-    function = (dotted(default.func) or "").rpartition(".")[2]
-    metadata = _keyword_node(default, "metadata")
-    return (
-        function in _STATIC_FIELDS
-        or _keyword(default, "static") is True
-        or _keyword(default, "pytree_node") is False
-        or any(_entries(metadata).get(k) is v for k, v in _METADATA_OF_STATIC.items())
-    )
-
-
-def _entries(node: ast.expr | None) -> dict[object, object]:
-    """The constants of a dict, written either way."""
-    match node:
-        case ast.Dict(keys, values):
-            pairs = zip(keys, values, strict=True)
-            return {
-                key.value: value.value
-                for key, value in pairs
-                if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
-            }
-        case ast.Call(ast.Name("dict"), _, keywords):
-            constants = [k for k in keywords if isinstance(k.value, ast.Constant)]
-            return {k.arg: k.value.value for k in constants}  # type: ignore[attr-defined]
-    return {}
-
-
-def _keyword_node(node: ast.AST | None, name: str) -> ast.expr | None:
-    for keyword in getattr(node, "keywords", []):
-        if keyword.arg == name:
-            return keyword.value  # type: ignore[no-any-return]
-    return None
-
-
-def _keyword(node: ast.AST | None, name: str) -> object:
-    """The constant that a call or a class gives for a keyword, else None."""
-    value = _keyword_node(node, name)
-    return value.value if isinstance(value, ast.Constant) else None
-
-
-def _strings(node: ast.expr) -> set[str]:
-    return {
-        inner.value
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
-    }

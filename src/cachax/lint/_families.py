@@ -101,3 +101,7 @@ HARMLESS_BASES = re.compile(
     r"object|(typing|typing_extensions)\.(Generic|Protocol)|abc\.ABC"
     r"|collections\.abc\.\w+"
 )
+HARMLESS_DECORATORS = re.compile(
+    r"dataclasses\.dataclass|(typing|typing_extensions)\.(final|runtime_checkable)"
+    r"|functools\.total_ordering|jaxtyping\.jaxtyped|beartype\.beartype"
+)

@@ -9,10 +9,9 @@ from ._classes import Class, called_in_the_end, is_property
 from ._code import Code, Found
 from ._finding import Severity
 from ._jax_names import Kind
-from ._kinds import either
 from ._module import FunctionNode, Module
 from ._project import Definition, Project
-from ._writes import is_maker, own_object, writes
+from ._writes import is_maker, is_returned, own_object, writes
 
 FUNCTOOLS = re.compile(
     r"functools\.cached_property|(backports\.)?cached_property\.(threaded_)?cached_property"
@@ -36,7 +35,7 @@ class Kept:
         return f"{self.cls.name}.{self.function.name}"
 
 
-def found(kept: Kept, message: str, severity: Severity | None = None) -> Found:
+def reported(kept: Kept, message: str, severity: Severity | None = None) -> Found:
     """Where it cannot be told whether the value has arrays, it is information."""
     sure = kept.kind.has_arrays
     may = "" if sure else " (if the value holds JAX arrays, which cannot be told here)"
@@ -127,20 +126,20 @@ def is_concrete(function: FunctionNode, code: Code) -> bool:
 
 
 def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]:
-    """`if self._x is None: self._x = ...`, where `_x` is no declared field."""
+    """`if self._x is None: self._x = ...; return self._x`, where `_x` is no field."""
     obj = own_object(function, code.module)
     if obj is None or is_concrete(function, code):
         return
-    kinds: dict[str, list[Kind]] = {}
-    nodes: dict[str, ast.stmt | ast.expr] = {}
-    for write in writes(function, obj, code.module):
-        is_field = write.attribute in cls.tree_fields
-        if write.is_lazy and not write.is_item and not is_field:
-            kind = code.kinds.of(write.value, code.module)
-            kinds.setdefault(write.attribute, []).append(kind)
-            nodes.setdefault(write.attribute, write.node)
     what = "property" if is_property(function) else "method"
-    for attribute, found in kinds.items():
-        if either(found).has_arrays:  # else it is any state at all
-            how = f"a lazy {what} that writes to `{obj}.{attribute}`"
-            yield Kept(cls, function, nodes[attribute], how, either(found))
+    seen: set[str] = set()
+    for write in writes(function, obj, code.module):
+        is_cache = write.is_lazy and not write.is_item and write.attribute not in seen
+        if not is_cache or write.attribute in cls.tree_fields:
+            continue
+        if not is_returned(write, function, obj, code.module):
+            continue
+        kind = code.kinds.of(write.value, code.module)
+        if kind.has_arrays:  # else it is any state at all
+            seen.add(write.attribute)
+            how = f"a lazy {what} that writes to `{obj}.{write.attribute}`"
+            yield Kept(cls, function, write.node, how, kind)

@@ -4,7 +4,8 @@ import ast
 from collections.abc import Iterable
 
 from ._annotations import Annotations, is_none
-from ._classes import Class, Field, called_in_the_end, class_of, is_property
+from ._classes import Class, called_in_the_end, class_of, is_property
+from ._fields import Field
 from ._jax_names import (
     ATTRIBUTES_OF_ARRAYS,
     ATTRIBUTES_OF_NO_ARRAY,
@@ -154,11 +155,9 @@ class Kinds:
 
     def of_field(self, field: Field) -> Kind:
         if field.annotation is not None:
-            return self._annotations.kind(field.annotation, field.owner.module)
+            return self._annotations.kind(field.annotation, field.module)
         kinds = {
-            self.of(value, field.owner.module)
-            for value in field.values
-            if not is_none(value)
+            self.of(value, field.module) for value in field.values if not is_none(value)
         }
         if Kind.OTHER in kinds and len(kinds) > 1:
             return Kind.UNKNOWN

@@ -36,7 +36,7 @@ class Objects:
                 field = owner.fields.get(attribute) if owner else None
                 if field is None:
                     return None
-                other = field.owner.module
+                other = field.module
                 if field.annotation is not None:
                     return self._annotated_class(field.annotation, other)
                 one = field.values[0] if len(field.values) == 1 else None

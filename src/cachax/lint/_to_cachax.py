@@ -71,9 +71,9 @@ def _is_safe(decorator: ast.expr, code: Code) -> bool:
 def _can_hold(cls: Class) -> bool:
     """Objects of the class can be referred to weakly, and it is all known."""
     holds = cls.family is None or cls.family.holds_attributes
-    attrs = any(name.startswith(("attr.", "attrs.")) for name in cls.decorators)
     slots = any(owner.has_slots for owner in cls.ancestors)
-    return holds and not attrs and not slots and cls.is_known_whole
+    known = all(owner.is_decorated_as_known for owner in cls.ancestors)
+    return holds and not slots and known and cls.is_known_whole
 
 
 def _writes_to_itself(function: FunctionNode, code: Code) -> bool:

@@ -69,7 +69,7 @@ from collections.abc import Iterator
 from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
-from .._kept import found, kept_values
+from .._kept import kept_values, reported
 
 CODE = "CX103"
 SEVERITY = Severity.ERROR
@@ -89,7 +89,7 @@ def check(code: Code) -> Iterator[Found]:
         family = kept.cls.family
         if family is not None and family.keeps in _CONSEQUENCES:
             milder = family.keeps is Keeps.LEAF_ONE_WAY
-            yield found(
+            yield reported(
                 kept,
                 f"{family.name} flattens the `__dict__`, so "
                 f"{_CONSEQUENCES[family.keeps]}. Use cachax.cached_property.",

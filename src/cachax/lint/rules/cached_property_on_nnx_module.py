@@ -58,7 +58,7 @@ from collections.abc import Iterator
 from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
-from .._kept import found, kept_values
+from .._kept import kept_values, reported
 
 CODE = "CX102"
 SEVERITY = Severity.ERROR
@@ -70,7 +70,7 @@ def check(code: Code) -> Iterator[Found]:
     for kept in kept_values(code):
         family = kept.cls.family
         if family is not None and family.keeps is Keeps.STATIC:
-            yield found(
+            yield reported(
                 kept,
                 "on an nnx.Module the value becomes a static constant: stale after an "
                 "update, and its gradient is zero. Use cachax.cached_property.",

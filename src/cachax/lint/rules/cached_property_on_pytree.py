@@ -66,7 +66,7 @@ from collections.abc import Iterator
 from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
-from .._kept import found, kept_values
+from .._kept import kept_values, reported
 
 CODE = "CX101"
 SEVERITY = Severity.WARNING
@@ -80,9 +80,9 @@ def check(code: Code) -> Iterator[Found]:
         if family is None or family.keeps is not Keeps.NOTHING:
             continue
         if not family.holds_attributes:
-            yield found(kept, f"{family.name} has no `__dict__` to keep it in.")
+            yield reported(kept, f"{family.name} has no `__dict__` to keep it in.")
             continue
-        yield found(
+        yield reported(
             kept,
             f"dropped whenever JAX rebuilds the object ({family.name}), and leaks a "
             "tracer if first read in a trace. Use cachax.cached_property.",

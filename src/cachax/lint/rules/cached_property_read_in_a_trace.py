@@ -66,7 +66,7 @@ from collections.abc import Iterator
 
 from .._code import Code, Found
 from .._finding import Severity
-from .._kept import Kept, found, kept_values
+from .._kept import Kept, kept_values, reported
 from .._module import FunctionNode
 from .._reach import members_read
 from .._tracing import Traced
@@ -89,7 +89,7 @@ def check(code: Code) -> Iterator[Found]:
     for kept in plain:
         traced = readers.get(kept.function)
         if traced is not None:
-            yield found(kept, _message(kept, traced))
+            yield reported(kept, _message(kept, traced))
 
 
 def _readers(code: Code) -> dict[FunctionNode, Traced]:

@@ -58,8 +58,9 @@ as something hashable.
 import ast
 from collections.abc import Iterator
 
-from .._classes import Class, Field
+from .._classes import Class
 from .._code import Code, Found
+from .._fields import Field
 from .._finding import Severity
 from .._jax_names import Kind
 from .._module import FunctionNode
