@@ -165,6 +165,10 @@ def test_columns_are_right_behind_wide_characters() -> None:
 ALONE = {
     "a NamedTuple": ("class Foo(eqx.Module):", "class Foo(typing.NamedTuple):"),
     "an unknown base": ("class Foo(eqx.Module):", "class Foo(eqx.Module, Other):"),
+    "an unknown decorator": (
+        "class Foo(eqx.Module):",
+        "@unknown\nclass Foo(eqx.Module):",
+    ),
     "attrs": ("class Foo(eqx.Module):", "@attrs.define\nclass Foo(eqx.Module):"),
     "slots": ("    a: jax.Array\n", "    a: jax.Array\n    __slots__ = ('c',)\n"),
     "a decorator above": (

@@ -1,6 +1,7 @@
 """cachax lint: the options, what is printed, and the exit code."""
 
 import argparse
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -58,13 +59,15 @@ def main(options: argparse.Namespace) -> int:
     _replace_what_cannot_be_shown()
     try:
         settings = _settings(options)
-        checked = _checked(options, settings)
+        return _report(_checked(options, settings), options)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FOUND
     except (SettingsError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    return _report(checked, options)
 
 
 def _replace_what_cannot_be_shown() -> None:
@@ -83,6 +86,7 @@ def _explain(code: str, parser: argparse.ArgumentParser) -> int:
 
 def _settings(options: argparse.Namespace) -> Settings:
     named = [path for path in options.paths if path != STDIN]
+    named += [options.stdin_filename] if options.stdin_filename else []
     settings = find_settings([Path(path) for path in named], options.config)
     select = tuple(code for codes in options.select for code in codes)
     ignore = tuple(code for codes in options.ignore for code in codes)
