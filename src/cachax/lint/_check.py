@@ -74,14 +74,12 @@ def _findings(code: Code, rules: list[Rule]) -> list[Finding]:
             finding = _finding(rule, one, code.source)
             if not silence.covers(finding):
                 found[finding] = one
-    fix = to_cachax(code, [one.replaceable for one in found.values()])
-    return [
-        _in_cell(
-            replace(finding, fix=fix) if fix and one.replaceable in fix.of else finding,
-            code.source,
-        )
+    fix, mended = to_cachax(code, [one.replaceable for one in found.values()])
+    fixed = [
+        replace(finding, fix=fix) if one.replaceable in mended else finding
         for finding, one in found.items()
     ]
+    return [_in_cell(finding, code.source) for finding in fixed]
 
 
 def _finding(rule: Rule, found: Found, source: Source) -> Finding:
