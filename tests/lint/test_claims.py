@@ -83,7 +83,12 @@ def test_cx102_is_stale_and_its_gradient_is_zero() -> None:
     for page, right in ((example, False), (instead, True)):
         model = page("CX102", "flax")["Model"](ONES)
         before = model.norm
-        (gradient,) = jax.tree.leaves(nnx.grad(lambda m: m.norm)(model))
+        try:
+            (gradient,) = jax.tree.leaves(nnx.grad(lambda m: m.norm)(model))
+        except ValueError as error:  # older flax refuses such a module
+            assert "Arrays leaves are not supported" in str(error)  # noqa: PT017
+            assert not right
+            continue
         assert bool(jnp.any(gradient != 0)) is right
         model.w = nnx.Param(2 * ONES)
         assert bool(jnp.allclose(model.norm, 2 * before)) is right

@@ -150,3 +150,21 @@ def test_a_variable_of_nnx_is_written_to_in_place() -> None:
     """
     assert codes(text) == []
     assert codes(text.replace("nnx.Module", "eqx.Module")) == []
+
+
+def test_a_method_that_assigns_and_jits_again() -> None:
+    """jaxtronomy: ImageData.update_data"""
+    text = """
+    class Data:
+        def __init__(self, data):
+            self.data = data
+            self.loss = jax.jit(self._loss)
+
+        def update(self, data):
+            self.data = data
+            self.loss = jax.jit(self._loss)
+
+        def _loss(self, x):
+            return x - self.data
+    """
+    assert codes(text) == []

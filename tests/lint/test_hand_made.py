@@ -423,6 +423,23 @@ def test_static_self_with_an_attribute_that_changes() -> None:
     )
 
 
+def test_a_bound_method_that_reads_an_attribute_that_changes() -> None:
+    text = """
+    class Foo:
+        def __init__(self):
+            self.w = jnp.zeros(3)
+            self.fast = jax.jit(self.use)
+
+        def use(self, x):
+            return x + self.w
+
+        def set(self, w):
+            self.w = w
+    """
+    assert severities(text) == [("CX205", "error")]
+    assert codes(text.replace("self.w = w\n", "self.v = w\n")) == []
+
+
 STATIC = {
     "equinox": (
         "class Foo(eqx.Module):\n    a: Array\n    b: Array = eqx.field(static=True)"

@@ -242,8 +242,12 @@ def _unpacked(
                 parts = list(value.elts)
             elif value is not None:  # each is a part of what is unpacked
                 parts = [
-                    ast.copy_location(ast.Subscript(value, ast.Constant(i)), value)
+                    ast.copy_location(_item(value, i), value)
                     for i in range(len(targets))
                 ]
             for inner, part in zip(targets, parts, strict=True):
                 yield from _unpacked(inner, part)
+
+
+def _item(value: ast.expr, number: int) -> ast.expr:
+    return ast.Subscript(value, ast.Constant(number), ast.Load())

@@ -10,7 +10,8 @@ classes derived from `nnx.Module`.
 nnx counts every attribute that is no Variable as static. A value that is cached there
 is baked into compiled programs as a constant: after an optimizer step it is still the
 old one, no gradient flows through it, and nothing says so. If it is first read under
-`nnx.jit`, a tracer is left on the module.
+`nnx.jit`, a tracer is left on the module. (Older flax refuses such a module with a
+`ValueError`.)
 
 ## Example
 

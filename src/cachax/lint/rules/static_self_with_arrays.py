@@ -4,7 +4,7 @@
 
 Finds methods jitted with `static_argnums=0` or `static_argnames="self"` that read an
 array of the object (a warning), or an attribute that another method assigns (an
-error).
+error). The latter also where the bound method is jitted: `jax.jit(self.method)`.
 
 ## Why is this bad?
 
@@ -57,6 +57,7 @@ The object holds settings only (numbers, names, shapes) and defines `__eq__` and
 `__hash__` by them. Without arrays and without assignments it is not reported.
 """
 
+import ast
 from collections.abc import Iterator
 
 from .._classes import Class
@@ -70,7 +71,7 @@ from .._writes import is_maker, is_setter, own_object, writes
 
 CODE = "CX205"
 SEVERITY = Severity.ERROR
-MENTIONS = r"static_arg(nums|names)"
+MENTIONS = r"static_arg(nums|names)|jit\(\s*self"
 
 
 def check(code: Code) -> Iterator[Found]:
@@ -79,25 +80,32 @@ def check(code: Code) -> Iterator[Found]:
         cls = code.class_around(method)
         if cls is None or not isinstance(method, FunctionNode) or not traced.is_jit:
             continue
-        if own_object(method, code.module) not in traced.static:
+        is_static = own_object(method, code.module) in traced.static
+        if not is_static and traced.bound_to is None:
             continue
         read = attributes_read(method, cls)
-        changed = sorted(read & _assigned_later(cls, method))
+        changed = sorted(read & _assigned_later(cls, _where_jitted(method, code)))
         arrays = sorted(name for name in read if _is_array(name, cls, code))
         if changed:
             yield _found(traced, method, cls, changed[0], changed=True)
-        elif arrays:
+        elif arrays and is_static:
             yield _found(traced, method, cls, arrays[0], changed=False)
 
 
-def _assigned_later(cls: Class, method: FunctionNode) -> set[str]:
-    """The attributes that other methods assign, after the object was made."""
+def _where_jitted(method: FunctionNode, code: Code) -> set[ast.AST]:
+    """The method itself, and those that jit it (again)."""
+    jitted = [traced.said for traced in code.traced if traced.function is method]
+    return {method, *(outer for said in jitted for outer in code.module.around(said))}
+
+
+def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
+    """The attributes that methods assign after the object was made."""
     found: set[str] = set()
     for owner in cls.ancestors:
         for function in owner.own_methods.values():
             obj = own_object(function, owner.module)
             later = is_setter(function) or not is_maker(function, owner.module)
-            if obj and later and function is not method:
+            if obj and later and function not in apart_from:
                 lasting = [
                     w for w in writes(function, obj, owner.module) if not w.is_lazy
                 ]
@@ -119,9 +127,10 @@ def _found(
         else "is a JAX array: it becomes a constant, each object is compiled anew and "
         "kept alive"
     )
+    how = "a static `self`" if traced.bound_to is None else "`self` bound to it"
     return Found(
         traced.said,
-        f"`{cls.name}.{method.name}` is jitted with a static `self`, and "
+        f"`{cls.name}.{method.name}` is jitted with {how}, and "
         f"`self.{name}` {what}. Register the class as a pytree, or pass the array.",
         None if changed else Severity.WARNING,
     )
