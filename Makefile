@@ -25,6 +25,7 @@ test: lint types test-newest test-oldest  ## all that must hold before a change 
 lint: $(NEWEST)/.ready
 	$(NEWEST)/bin/ruff check
 	$(NEWEST)/bin/ruff format --check
+	$(NEWEST)/bin/cachax lint .
 
 types: $(NEWEST)/.ready
 	$(NEWEST)/bin/mypy
