@@ -19,7 +19,7 @@ from ._tracing import Traced, traced_functions
 class Found:
     """A place where a rule applies; a severity only where it is not the rule's own."""
 
-    node: ast.AST
+    node: ast.expr | ast.stmt
     message: str
     severity: Severity | None = None
     # A functools decorator that may become the one of cachax.

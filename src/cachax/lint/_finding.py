@@ -1,7 +1,7 @@
 """What a rule has found, where, and the edit that mends it."""
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 class Severity(enum.Enum):
@@ -59,9 +59,6 @@ class Finding:
     def where(self) -> str:
         cell = "" if self.cell is None else f":cell {self.cell}"
         return f"{self.filename}{cell}:{self.start.line}:{self.start.column}"
-
-    def without_fix(self) -> "Finding":
-        return replace(self, fix=None)
 
 
 def in_order(finding: Finding) -> tuple[str, int, Place, str]:

@@ -108,22 +108,12 @@ ATTRIBUTES_OF_NO_ARRAY = {
 ATTRIBUTES_OF_ARRAYS = {"T", "mT", "real", "imag", "at", "value", "raw_value"}
 METHODS_WITHOUT_ARRAY = {"item", "tolist", "devices", "is_deleted", "tobytes"}
 METHODS_OF_ARRAYS = {
-    *(
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "argsort",
-        "astype",
-        "choose",
-        "clip",
-        "compress",
-    ),
-    *("conj", "conjugate", "copy", "cumprod", "cumsum", "diagonal", "dot", "flatten"),
-    *("max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round", "sort"),
-    *("squeeze", "std", "sum", "swapaxes", "take", "trace", "transpose", "var", "view"),
+    *("all", "any", "argmax", "argmin", "argsort", "astype", "choose", "clip"),
+    *("compress", "conj", "conjugate", "copy", "cumprod", "cumsum", "diagonal", "dot"),
+    *("flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round"),
+    *("sort", "squeeze", "std", "sum", "swapaxes", "take", "trace", "transpose"),
     *("set", "add", "subtract", "multiply", "mul", "divide", "div", "power", "apply"),
-    *("get", "block_until_ready", "get_value"),
+    *("var", "view", "get", "block_until_ready", "get_value"),
 }
 UPDATES = {
     *("set", "add", "subtract", "multiply", "mul", "divide", "div", "power", "min"),
@@ -131,10 +121,9 @@ UPDATES = {
 }
 
 _ALIASES = [
-    (re.compile(r"jax\.experimental\.nnx\b|flax\.experimental\.nnx\b"), "flax.nnx"),
+    (re.compile(r"flax\.experimental\.nnx\b"), "flax.nnx"),
     (re.compile(r"jax\._src\.numpy\.\w+(?=\.)"), "jax.numpy"),
     (re.compile(r"jax\._src\.(random|nn|lax)\b(\.\w+(?=\.\w))?"), r"jax.\1"),
-    (re.compile(r"jax\.(core|extend)\.\w+"), "jax.internal"),
 ]
 
 

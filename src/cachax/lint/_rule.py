@@ -58,13 +58,14 @@ def known_rules() -> dict[str, Rule]:
 
 def _load(module: str, name: str) -> Rule:
     file = importlib.import_module(module)
-    assert file.__doc__, f"{module} has no page"
+    sections = re.findall(r"^## (.*)$", file.__doc__ or "", flags=re.MULTILINE)
+    assert tuple(sections) == SECTIONS, f"the page of {module} is not whole: {sections}"
     return Rule(
         code=file.CODE,
         name=name.replace("_", "-"),
         severity=file.SEVERITY,
         fixable=getattr(file, "FIXABLE", False),
-        page=file.__doc__.strip() + "\n",
+        page=(file.__doc__ or "").strip() + "\n",
         mentions=re.compile(file.MENTIONS),
         check=file.check,
     )

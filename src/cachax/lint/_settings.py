@@ -24,6 +24,7 @@ DEFAULT_EXCLUDE = (
 )
 _LISTS = ("select", "ignore", "exclude", "extend-exclude")
 _TABLE = "per-file-ignores"
+_NONE = -1  # no prefix fits: less than the shortest
 
 
 class SettingsError(Exception):
@@ -47,14 +48,17 @@ class Settings:
         >>> sorted(settings.codes(Path("a.py")))
         ['CX101', 'CX401']
         """
-        ignored = list(self.ignore)
-        for pattern, codes in self.per_file_ignores.items():
-            if _fits(path, pattern, self.root):
-                ignored += [f"{code}..." for code in codes]  # longer than any other
+        ignored_here = [
+            code
+            for pattern, codes in self.per_file_ignores.items()
+            if _fits(path, pattern, self.root)
+            for code in codes
+        ]
         return frozenset(
             code
             for code in known_rules()
-            if _longest(code, self.select) > _longest(code, ignored)
+            if _longest(code, self.select) > _longest(code, self.ignore)
+            and _longest(code, ignored_here) == _NONE
         )
 
     def excludes(self, path: Path) -> bool:
@@ -62,8 +66,9 @@ class Settings:
 
 
 def _longest(code: str, prefixes: Iterable[str]) -> int:
-    fitting = [p for p in prefixes if p == "ALL" or code.startswith(p.rstrip("."))]
-    return max(((0 if p == "ALL" else len(p)) for p in fitting), default=-1)
+    """The length of the longest prefix that fits; "ALL" fits everything, as "" would."""
+    real = ["" if prefix == "ALL" else prefix for prefix in prefixes]
+    return max((len(p) for p in real if code.startswith(p)), default=_NONE)
 
 
 def _fits(path: Path, pattern: str, root: Path) -> bool:

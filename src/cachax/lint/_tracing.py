@@ -34,7 +34,6 @@ class Traced:
     """A function that is traced, by what, and which of its parameters are static."""
 
     function: TracedNode
-    module: Module
     by: str  # the full name of the transform
     said: ast.expr  # the decorator or the call
     static: frozenset[str] = frozenset()
@@ -70,7 +69,7 @@ def _by_decorator(module: Module, project: Project) -> Iterator[Traced]:
             name = public_name(project.name_of(called_in_the_end(decorator), module))
             if JITS.fullmatch(name) or _LOOPS.fullmatch(name):
                 static = static_parameters(function, decorator)
-                yield Traced(function, module, name, decorator, static)
+                yield Traced(function, name, decorator, static)
 
 
 def _by_call(module: Module, project: Project) -> Iterator[Traced]:
@@ -89,7 +88,7 @@ def _by_call(module: Module, project: Project) -> Iterator[Traced]:
             if found is not None:
                 function, bound_to = found
                 static = static_parameters(function, call, skip=bound_to is not None)
-                yield Traced(function, module, name, call, static, bound_to)
+                yield Traced(function, name, call, static, bound_to)
 
 
 def _may_trace(function: ast.expr, module: Module) -> bool:
