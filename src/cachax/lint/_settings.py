@@ -66,7 +66,7 @@ class Settings:
 
 
 def _longest(code: str, prefixes: Iterable[str]) -> int:
-    """The length of the longest prefix that fits; "ALL" fits everything, as "" would."""
+    """The length of the longest prefix that fits; "ALL" fits everything."""
     real = ["" if prefix == "ALL" else prefix for prefix in prefixes]
     return max((len(p) for p in real if code.startswith(p)), default=_NONE)
 
