@@ -6,7 +6,7 @@ NEWEST := .venv/newest
 OLDEST := .venv/oldest
 PYTEST := -m pytest -q -n 2
 
-.PHONY: demo bench picture test lint types test-newest test-oldest lock clean
+.PHONY: demo bench picture pages test lint types test-newest test-oldest lock clean
 
 demo: $(NEWEST)/.ready  ## every known way of caching, measured: a table and a page
 	$(NEWEST)/bin/cachax lab --html lab.html
@@ -17,11 +17,15 @@ bench: $(NEWEST)/.ready  ## what cachax costs beside the same by hand; BENCH=--q
 picture: $(NEWEST)/.ready  ## draw the README's picture anew
 	$(NEWEST)/bin/cachax lab --svg docs/lab.svg
 
+pages: $(NEWEST)/.ready  ## write the pages of the lint rules into docs/lint.md anew
+	$(NEWEST)/bin/python -m cachax.lint._page docs/lint.md
+
 test: lint types test-newest test-oldest  ## all that must hold before a change lands
 
 lint: $(NEWEST)/.ready
 	$(NEWEST)/bin/ruff check
 	$(NEWEST)/bin/ruff format --check
+	$(NEWEST)/bin/cachax lint .
 
 types: $(NEWEST)/.ready
 	$(NEWEST)/bin/mypy

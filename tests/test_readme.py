@@ -37,7 +37,7 @@ def test_the_code_does_what_its_comments_say(monkeypatch: pytest.MonkeyPatch) ->
 def test_no_name_is_missing() -> None:
     import cachax
 
-    public = [n for n in vars(cachax) if not n.startswith("_") and n.islower()]
+    public = [n for n in dir(cachax) if not n.startswith("_") and n.islower()]
     functions = [n for n in public if callable(getattr(cachax, n))]
     assert {"cached_property", "jit", "preset"} <= set(functions)
     for name in functions:

@@ -1,26 +1,67 @@
 """Cached properties that are computed once and right under JAX."""
 
-from ._cached import cached_property as cached_property
-from ._errors import CachaxError as CachaxError
-from ._errors import LeakedTracerError as LeakedTracerError
-from ._errors import LiftError as LiftError
-from ._errors import NotKeptWarning as NotKeptWarning
-from ._errors import NowhereToStoreError as NowhereToStoreError
-from ._errors import UnhashableArgumentError as UnhashableArgumentError
-from ._errors import UnhashableValueError as UnhashableValueError
-from ._errors import UnknownPropertyError as UnknownPropertyError
-from ._explain import explain as explain
-from ._function import cache as cache
-from ._jit import jit as jit
-from ._lift import lift as lift
-from ._method import cached_method as cached_method
-from ._record import record as record
-from ._report import Report as Report
-from ._verbs import cached as cached
-from ._verbs import clear as clear
-from ._verbs import is_cached as is_cached
-from ._verbs import preset as preset
-from ._verbs import warm as warm
-from ._vmap import vmap as vmap
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ._cached import cached_property as cached_property
+    from ._errors import CachaxError as CachaxError
+    from ._errors import LeakedTracerError as LeakedTracerError
+    from ._errors import LiftError as LiftError
+    from ._errors import NotKeptWarning as NotKeptWarning
+    from ._errors import NowhereToStoreError as NowhereToStoreError
+    from ._errors import UnhashableArgumentError as UnhashableArgumentError
+    from ._errors import UnhashableValueError as UnhashableValueError
+    from ._errors import UnknownPropertyError as UnknownPropertyError
+    from ._explain import explain as explain
+    from ._function import cache as cache
+    from ._jit import jit as jit
+    from ._lift import lift as lift
+    from ._method import cached_method as cached_method
+    from ._record import record as record
+    from ._report import Report as Report
+    from ._verbs import cached as cached
+    from ._verbs import clear as clear
+    from ._verbs import is_cached as is_cached
+    from ._verbs import preset as preset
+    from ._verbs import warm as warm
+    from ._vmap import vmap as vmap
+else:
+    # The same, on first use: `cachax lint` works where JAX is not installed.
+    _HOMES = {
+        "_cached": ["cached_property"],
+        "_errors": [
+            "CachaxError",
+            "LeakedTracerError",
+            "LiftError",
+            "NotKeptWarning",
+            "NowhereToStoreError",
+            "UnhashableArgumentError",
+            "UnhashableValueError",
+            "UnknownPropertyError",
+        ],
+        "_explain": ["explain"],
+        "_function": ["cache"],
+        "_jit": ["jit"],
+        "_lift": ["lift"],
+        "_method": ["cached_method"],
+        "_record": ["record"],
+        "_report": ["Report"],
+        "_verbs": ["cached", "clear", "is_cached", "preset", "warm"],
+        "_vmap": ["vmap"],
+    }
+    __all__ = [name for names in _HOMES.values() for name in names]
+
+    def __getattr__(name):
+        for home, names in _HOMES.items():
+            if name in names:
+                from importlib import import_module
+
+                module = import_module(f".{home}", __name__)
+                globals().update({name: getattr(module, name) for name in names})
+                return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

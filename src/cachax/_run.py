@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "explain",
-        help="run a script, and tell what became of its cached values",
-        usage="cachax explain [--html FILE] [--json FILE] (SCRIPT | -m MODULE) ...",
-        description=__doc__,
-    )
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cachax explain [--html FILE] [--json FILE] (SCRIPT | -m MODULE) ..."
+    parser.description = __doc__
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything")
     parser.add_argument("-m", dest="module", action="store_true", help="run a module")

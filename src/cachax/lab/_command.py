@@ -10,12 +10,10 @@ from ._entry import Entry, chosen, unknown
 from ._matrix import Matrix, known_probes, known_strategies, run
 
 
-def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "lab",
-        help="measure every known way of caching on the installed JAX",
-        description="Measures every known way of caching on the installed JAX: how "
-        "often a value is computed, and whether it is right under grad, vmap, scan.",
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Measures every known way of caching on the installed JAX: how often a value "
+        "is computed, and whether it is right under grad, vmap, scan."
     )
     parser.add_argument(
         "--strategy", action="append", metavar="NAME", help="only this way of caching"

@@ -1,0 +1,116 @@
+"""What an annotation says of a value: a JAX array, a tree of them, neither."""
+
+import ast
+import re
+
+from ._jax_names import Kind
+from ._module import PARSE_ERRORS, Module
+from ._project import Definition, Project
+
+_ARRAYS = re.compile(
+    r"jax\.Array|jax\.numpy\.ndarray|jax\.(_src\.)?(basearray|array|core)\.(Array|Tracer)"
+    r"|jax\.(core\.Tracer|random\.PRNGKeyArray|random\.KeyArray)"
+    r"|jaxtyping\.(Array|Scalar|PRNGKeyArray|Key)|chex\.(Array|ArrayDevice|PRNGKey|Scalar)"
+    r"|flax\.(typing\.Array|nnx\.(Param|Variable|BatchStat))|equinox\.internal\.Array"
+)
+_TREES = re.compile(r"chex\.Array(Device)?Tree|optax\.(Params|Updates)")
+_OTHERS = re.compile(
+    r"int|float|complex|bool|str|bytes|slice|range|type|object_|None"
+    r"|numpy\..*|scipy\..*|(typing|collections\.abc)\.Callable|pathlib\.\w+|enum\.\w+"
+    r"|jax\.(ShapeDtypeStruct|typing\.DTypeLike)|jax\.tree_util\.PyTreeDef|datetime\.\w+"
+)
+_CONTAINERS = re.compile(
+    r"(typing\.|collections\.abc\.|immutabledict\.)?"
+    r"(tuple|list|dict|set|frozenset|Tuple|List|Dict|Set|FrozenSet|Sequence|Mapping"
+    r"|Iterable|Collection|MutableMapping|immutabledict)"
+)
+_WRAPPERS = re.compile(
+    r"(typing|typing_extensions)\.(Optional|Annotated|Final|Required|NotRequired)"
+    r"|dataclasses\.InitVar|jax_dataclasses\.Static"
+)
+_UNIONS = re.compile(r"typing\.Union")
+_JAXTYPED = re.compile(r"jaxtyping\.\w+")
+
+
+class Annotations:
+    """Reads the annotations of one project."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+
+    def kind(self, node: ast.expr | None, module: Module, depth: int = 8) -> Kind:
+        """What a value so annotated is, as far as the annotation tells."""
+        if depth <= 0 or node is None:
+            return Kind.UNKNOWN
+        match node:
+            case ast.Constant(None):
+                return Kind.OTHER
+            case ast.Constant(str(text)):
+                return self.kind(_parsed(text), module, depth - 1)
+            case ast.BinOp(left, ast.BitOr(), right):
+                return self._union([left, right], module, depth)
+            case ast.Subscript(value, inner):
+                return self._subscript(value, inner, module, depth)
+            case ast.Name() | ast.Attribute():
+                return self._named(node, module, depth)
+        return Kind.UNKNOWN
+
+    def _named(self, node: ast.expr, module: Module, depth: int) -> Kind:
+        found = self._project.resolve(node, module)
+        match found:
+            case Definition(other, ast.Assign(_, value) | ast.AnnAssign(_, _, value)):
+                # An alias for a longer annotation: `Arrays = tuple[Array, ...]`.
+                return self.kind(value, other, depth - 1)
+            case str():
+                return kind_of_type(found)
+        return Kind.UNKNOWN
+
+    def _subscript(
+        self, value: ast.expr, inner: ast.expr, module: Module, depth: int
+    ) -> Kind:
+        name = self._project.name_of(value, module)
+        parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+        if _UNIONS.fullmatch(name):
+            return self._union(parts, module, depth)
+        if _WRAPPERS.fullmatch(name) or _JAXTYPED.fullmatch(name):
+            # jaxtyping: Float[Array, "n m"]. The first tells what kind of array it is.
+            return self.kind(parts[0], module, depth - 1) if parts else Kind.UNKNOWN
+        if _CONTAINERS.fullmatch(name):
+            kinds = [self.kind(part, module, depth - 1) for part in parts]
+            kinds = [k for k, p in zip(kinds, parts, strict=True) if not _is_dots(p)]
+            if any(kind.has_arrays for kind in kinds):
+                return Kind.TREE
+            is_other = all(kind is Kind.OTHER for kind in kinds)
+            return Kind.OTHER if is_other else Kind.UNKNOWN
+        return kind_of_type(name)
+
+    def _union(self, parts: list[ast.expr], module: Module, depth: int) -> Kind:
+        """Surely an array only if nothing else but None is allowed."""
+        kinds = {
+            self.kind(part, module, depth - 1) for part in parts if not is_none(part)
+        }
+        return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+
+
+def kind_of_type(name: str) -> Kind:
+    """Of a value of the type with this full name."""
+    if _ARRAYS.fullmatch(name):
+        return Kind.ARRAY
+    if _TREES.fullmatch(name):
+        return Kind.TREE
+    return Kind.OTHER if _OTHERS.fullmatch(name) else Kind.UNKNOWN
+
+
+def _parsed(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except PARSE_ERRORS:
+        return None
+
+
+def is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_dots(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...

@@ -1,0 +1,317 @@
+"""A class: its bases across files, its family, its fields and its methods."""
+
+import ast
+import functools
+from collections.abc import Iterator
+
+from ._families import (
+    BY_BASE,
+    BY_DECORATOR,
+    HARMLESS_BASES,
+    HARMLESS_DECORATORS,
+    NAMED_TUPLE,
+    PYTREE,
+    Family,
+)
+from ._fields import Field, constant_keyword, is_static, strings
+from ._module import FunctionNode, Module, dotted
+from ._project import Definition, Project
+
+_PROPERTIES = ("property", "cached_property", "lazy_property", "property_cached")
+FLATTENERS = ("tree_flatten", "tree_flatten_with_keys", "__tree_flatten__")
+
+
+class Class:
+    """A class of the project. Everything is found on first use."""
+
+    def __init__(self, node: ast.ClassDef, module: Module, project: Project) -> None:
+        self.node = node
+        self.module = module
+        self.project = project
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @functools.cached_property
+    def decorators(self) -> list[str]:
+        """Their full names; that of what is called, or of what `partial` is given."""
+        return [self._function_of(node) for node in self.node.decorator_list]
+
+    def _function_of(self, node: ast.expr) -> str:
+        return self.project.name_of(called_in_the_end(node), self.module)
+
+    @functools.cached_property
+    def bases(self) -> list["Class | str"]:
+        """Classes of the project, and the full names of others."""
+        found: list[Class | str] = []
+        for node in self.node.bases:
+            base = node.value if isinstance(node, ast.Subscript) else node
+            resolved = self.project.resolve(base, self.module)
+            match resolved:
+                case Definition(module, ast.ClassDef() as inner):
+                    if inner is not self.node:
+                        found.append(class_of(inner, module, self.project))
+                case Definition():
+                    found.append("")
+                case _:
+                    found.append(resolved or "")
+        return found
+
+    @functools.cached_property
+    def ancestors(self) -> list["Class"]:
+        """This class and its bases in the project, each once, the nearest first."""
+        found = [self]
+        for cls in found:  # grows while it is walked
+            found += [b for b in cls.bases if isinstance(b, Class) and b not in found]
+        return found
+
+    @functools.cached_property
+    def is_known_whole(self) -> bool:
+        """Every base is a class of the project, of a known family, or harmless."""
+        return all(
+            isinstance(base, Class) or BY_BASE[base] or HARMLESS_BASES.fullmatch(base)
+            for cls in self.ancestors
+            for base in cls.bases
+        )
+
+    @functools.cached_property
+    def is_decorated_as_known(self) -> bool:
+        """No decorator that might make another kind of class of it."""
+        return all(
+            BY_DECORATOR[name] or HARMLESS_DECORATORS.fullmatch(name)
+            for name in self.decorators
+        )
+
+    @functools.cached_property
+    def family(self) -> Family | None:
+        """How JAX takes its objects apart; None if it does not, or nothing tells."""
+        return self._family_by_decorator or self._family_by_base
+
+    @property
+    def _family_by_decorator(self) -> Family | None:
+        for node, name in zip(self.node.decorator_list, self.decorators, strict=True):
+            family = BY_DECORATOR[name] or self._family_by_own_decorator(node)
+            if family:
+                return family
+        registered = self.module.remember(
+            _registered_by_calls,
+            lambda: _registered_by_calls(self.module, self.project),
+        )
+        return registered.get(self.node)
+
+    def _family_by_own_decorator(self, node: ast.expr) -> Family | None:
+        """A decorator of the project that registers what it is given."""
+        match self.project.resolve(called_in_the_end(node), self.module):
+            case Definition(module, ast.FunctionDef() as function):
+                return _registers(function, module, self.project)
+        return None
+
+    @property
+    def _family_by_base(self) -> Family | None:
+        for cls in self.ancestors:
+            own = BY_BASE[f"{cls.module.name}.{cls.name}"]
+            for family in [own, *(BY_BASE[b] for b in cls.bases if isinstance(b, str))]:
+                # A subclass of a NamedTuple class is no NamedTuple: it has a dict.
+                if family and (family is not NAMED_TUPLE or cls is self):
+                    return family
+            if cls._registers_its_subclasses:
+                return PYTREE
+        return None
+
+    @functools.cached_property
+    def _registers_its_subclasses(self) -> bool:
+        """In `__init_subclass__`, in `__new__`, or by its metaclass."""
+        hooks = [
+            self.own_methods.get(name) for name in ("__init_subclass__", "__new__")
+        ]
+        for argument in self.node.keywords:
+            if argument.arg == "metaclass":
+                match self.project.resolve(argument.value, self.module):
+                    case Definition(module, ast.ClassDef() as meta):
+                        if _registers(meta, module, self.project):
+                            return True
+        return any(h and _registers(h, self.module, self.project) for h in hooks)
+
+    @functools.cached_property
+    def is_frozen(self) -> bool:
+        """Its family is, and no class says otherwise."""
+        heads = [
+            head
+            for cls in self.ancestors
+            for head in [cls.node, *cls.node.decorator_list]
+        ]
+        thawed = any(
+            constant_keyword(head, "frozen") is False
+            or constant_keyword(head, "mutable") is True
+            for head in heads
+        )
+        return self.family is not None and self.family.frozen and not thawed
+
+    @functools.cached_property
+    def own_methods(self) -> dict[str, FunctionNode]:
+        return {
+            node.name: node for node in self.node.body if isinstance(node, FunctionNode)
+        }
+
+    def method(self, name: str) -> tuple["Class", FunctionNode] | None:
+        """A method, and the class that has it."""
+        for cls in self.ancestors:
+            if name in cls.own_methods:
+                return cls, cls.own_methods[name]
+        return None
+
+    @functools.cached_property
+    def fields(self) -> dict[str, Field]:
+        """Annotated in the body, else set in `__init__`; the nearest class wins."""
+        found: dict[str, Field] = {}
+        for cls in self.ancestors:
+            for field in [*cls._annotated(), *cls._set_in_init().values()]:
+                found.setdefault(field.name, field)
+        return found
+
+    @property
+    def declared(self) -> dict[str, Field]:
+        """The fields that are annotated in the body: those a dataclass knows."""
+        return {n: field for n, field in self.fields.items() if field.annotation}
+
+    @functools.cached_property
+    def tree_fields(self) -> set[str]:
+        """The attributes that JAX knows of: declared, or read where it is flattened."""
+        names = {name for name in self.declared if self.family}
+        for method in FLATTENERS:
+            found = self.method(method)
+            for node in ast.walk(found[1]) if found else ():
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                    names.add(node.attr)
+        return names
+
+    def _annotated(self) -> Iterator[Field]:
+        for node in self.node.body:
+            match node:
+                case ast.AnnAssign(ast.Name(name), annotation, value):
+                    if not _is_of_the_class(annotation):
+                        static = name in self._meta_fields or is_static(value)
+                        in_init = constant_keyword(value, "init") is not False
+                        yield Field(name, self.module, annotation, (), static, in_init)
+
+    def _set_in_init(self) -> dict[str, Field]:
+        found: dict[str, Field] = {}
+        for name in ("__init__", "setup", "__post_init__"):
+            function = self.own_methods.get(name)
+            for node in ast.walk(function) if function else ():
+                match node:
+                    case ast.Assign(
+                        [ast.Attribute(ast.Name("self"), attr)], value
+                    ) | ast.AnnAssign(
+                        ast.Attribute(ast.Name("self"), attr),
+                        value=ast.expr() as value,
+                    ):
+                        before = found[attr].values if attr in found else ()
+                        found[attr] = Field(attr, self.module, None, (*before, value))
+        return found
+
+    @functools.cached_property
+    def _meta_fields(self) -> set[str]:
+        """Those that `register_dataclass` is told to leave alone."""
+        calls = [n for n in self.node.decorator_list if isinstance(n, ast.Call)]
+        return {
+            name
+            for call in calls
+            for argument in call.keywords
+            if argument.arg == "meta_fields"
+            for name in strings(argument.value)
+        }
+
+    @functools.cached_property
+    def has_slots_without_weakref(self) -> bool:
+        """Its objects cannot be referred to weakly."""
+        for cls in self.ancestors:
+            if not cls.has_slots or cls._has_weakref_slot:
+                return False
+            if any(isinstance(b, str) and b != "object" for b in cls.bases):
+                return False  # a base that nothing is known of may have one
+        return True
+
+    @property
+    def has_slots(self) -> bool:
+        return "__slots__" in self.module.definitions_in(self.node) or any(
+            constant_keyword(node, "slots") is True for node in self.node.decorator_list
+        )
+
+    @property
+    def _has_weakref_slot(self) -> bool:
+        slots = self.module.definitions_in(self.node).get("__slots__")
+        value = getattr(slots, "value", None)
+        literal = isinstance(value, ast.Tuple | ast.List | ast.Constant | ast.Set)
+        unknown = slots is not None and not literal
+        return (
+            unknown
+            or (value is not None and "__weakref__" in strings(value))
+            or any(
+                constant_keyword(n, "weakref_slot") is True
+                for n in self.node.decorator_list
+            )
+        )
+
+
+def _is_of_the_class(annotation: ast.expr) -> bool:
+    """`ClassVar[...]`, `typing.ClassVar`, or the same in a string."""
+    return any(
+        "ClassVar" in str(getattr(node, part, ""))
+        for node in ast.walk(annotation)
+        for part in ("id", "attr", "value")
+        if not isinstance(getattr(node, part, ""), ast.AST)
+    )
+
+
+def class_of(node: ast.ClassDef, module: Module, project: Project) -> Class:
+    """The class of a node: always the same one."""
+    return module.remember((Class, node), lambda: Class(node, module, project))
+
+
+def is_property(function: FunctionNode) -> bool:
+    """Read without a call: one of its decorators is called a property."""
+    for decorator in function.decorator_list:
+        node = called_in_the_end(decorator)
+        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        if name in _PROPERTIES:
+            return True
+    return False
+
+
+def called_in_the_end(node: ast.expr) -> ast.expr:
+    """The function behind `f`, `f(...)` and `partial(f, ...)`.
+
+    >>> ast.unparse(called_in_the_end(ast.parse("partial(a.f, x=1)", mode="eval").body))
+    'a.f'
+    """
+    for _ in range(8):
+        if not isinstance(node, ast.Call):
+            break
+        is_partial = (dotted(node.func) or "").rpartition(".")[2] == "partial"
+        node = node.args[0] if is_partial and node.args else node.func
+    return node
+
+
+def _registered_by_calls(module: Module, project: Project) -> dict[ast.AST, Family]:
+    """The classes of a file that a call registers: `register_pytree_node(Foo, ...)`."""
+    found: dict[ast.AST, Family] = {}
+    for call in module.calls:
+        name = (dotted(call.func) or "").rpartition(".")[2]
+        if call.args and name.startswith("register"):
+            family = BY_DECORATOR[project.name_of(call.func, module)]
+            match project.resolve(call.args[0], module):
+                case Definition(_, ast.ClassDef() as node) if family:
+                    found[node] = family
+    return found
+
+
+def _registers(function: ast.AST, module: Module, project: Project) -> Family | None:
+    """The family of what a function of the project registers with JAX."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            family = BY_DECORATOR[project.name_of(called_in_the_end(node), module)]
+            if family:
+                return family
+    return None

@@ -1,0 +1,145 @@
+"""Derived values that code keeps on its objects: cached properties, or home-made."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ._classes import Class, called_in_the_end, is_property
+from ._code import Code, Found
+from ._finding import Severity
+from ._jax_names import Kind
+from ._module import FunctionNode, Module
+from ._project import Definition, Project
+from ._writes import is_maker, is_returned, own_object, writes
+
+FUNCTOOLS = re.compile(
+    r"functools\.cached_property|(backports\.)?cached_property\.(threaded_)?cached_property"
+)
+CACHAX = re.compile(r"cachax\.cached_(property|method)")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A value that is kept in the `__dict__` of an object, outside of its fields."""
+
+    cls: Class
+    function: FunctionNode
+    node: ast.expr | ast.stmt  # the decorator, or the statement that keeps it
+    how: str
+    kind: Kind
+    decorator: ast.expr | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.cls.name}.{self.function.name}"
+
+
+def reported(kept: Kept, message: str, severity: Severity | None = None) -> Found:
+    """Where it cannot be told whether the value has arrays, it is information."""
+    sure = kept.kind.has_arrays
+    may = "" if sure else " (if the value holds JAX arrays, which cannot be told here)"
+    return Found(
+        kept.node,
+        f"`{kept.name}` ({kept.how}){may}: {message}",
+        severity if sure else Severity.INFORMATION,
+        kept.decorator if sure else None,
+    )
+
+
+def kept_values(code: Code) -> list[Kept]:
+    """All of a file, those that are sure to hold no JAX array left out."""
+    return code.module.remember(
+        kept_values,
+        lambda: [kept for kept in _all(code) if kept.kind is not Kind.OTHER],
+    )
+
+
+def _all(code: Code) -> Iterator[Kept]:
+    for cls in code.classes:
+        for function in cls.own_methods.values():
+            decorator = cached_decorator(function, code.module, code.project)
+            if decorator is not None:
+                how = f"@{ast.unparse(decorator)}"
+                kind = _value(function, code)
+                yield Kept(cls, function, decorator, how, kind, decorator)
+            elif not is_maker(function, cls.module):
+                yield from _home_made(cls, function, code)
+
+
+def cached_decorator(
+    function: FunctionNode, module: Module, project: Project
+) -> ast.expr | None:
+    """The decorator that keeps a value in the `__dict__`, if there is one."""
+    for node in function.decorator_list:
+        resolved = project.resolve(called_in_the_end(node), module)
+        match resolved:
+            case str() if FUNCTOOLS.fullmatch(resolved):
+                return node
+            case Definition(other, ast.ClassDef() as inner):
+                if _is_subclass(inner, other, project):
+                    return node
+    return None
+
+
+def is_cachax(function: FunctionNode, module: Module, project: Project) -> bool:
+    """Whether it is a property of cachax already."""
+    return any(
+        CACHAX.fullmatch(project.name_of(called_in_the_end(node), module))
+        for node in function.decorator_list
+    )
+
+
+def cachax_values(code: Code) -> Iterator[tuple[Class, FunctionNode, ast.expr]]:
+    """The cached properties and methods of cachax in a file, with their decorators."""
+    for cls in code.classes:
+        for function in cls.own_methods.values():
+            for node, name in code.decorators(function):
+                if CACHAX.fullmatch(name):
+                    yield cls, function, node
+
+
+def _is_subclass(cls: ast.ClassDef, module: Module, project: Project) -> bool:
+    """A class of the project that is a functools.cached_property with more to it."""
+    bases = [project.name_of(base, module) for base in cls.bases]
+    own = module.definitions_in(cls)
+    return "__get__" not in own and any(map(FUNCTOOLS.fullmatch, bases))
+
+
+def _value(function: FunctionNode, code: Code) -> Kind:
+    returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and n.value]
+    if not returns or is_concrete(function, code):
+        return Kind.OTHER
+    return code.kinds.sometimes_returned(function, code.module)
+
+
+def is_concrete(function: FunctionNode, code: Code) -> bool:
+    """It computes outside of any trace: `with jax.ensure_compile_time_eval():`."""
+    names = (
+        code.name_of(item.context_expr.func)
+        for node in ast.walk(function)
+        if isinstance(node, ast.With)
+        for item in node.items
+        if isinstance(item.context_expr, ast.Call)
+    )
+    return any(name.endswith("ensure_compile_time_eval") for name in names)
+
+
+def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]:
+    """`if self._x is None: self._x = ...; return self._x`, where `_x` is no field."""
+    obj = own_object(function, code.module)
+    if obj is None or is_concrete(function, code):
+        return
+    what = "property" if is_property(function) else "method"
+    seen: set[str] = set()
+    for write in writes(function, obj, code.module):
+        is_cache = write.is_lazy and not write.is_item and write.attribute not in seen
+        if not is_cache or write.attribute in cls.tree_fields:
+            continue
+        if not is_returned(write, function, obj, code.module):
+            continue
+        kind = code.kinds.of(write.value, code.module)
+        if kind.has_arrays:  # else it is any state at all
+            seen.add(write.attribute)
+            how = f"a lazy {what} that writes to `{obj}.{write.attribute}`"
+            yield Kept(cls, function, write.node, how, kind)

@@ -1,0 +1,295 @@
+"""Is a value a JAX array? Surely, surely not, or it cannot be told."""
+
+import ast
+from collections.abc import Iterable
+
+from ._annotations import Annotations, is_none
+from ._classes import Class, called_in_the_end, class_of, is_property
+from ._fields import Field
+from ._jax_names import (
+    ATTRIBUTES_OF_ARRAYS,
+    ATTRIBUTES_OF_NO_ARRAY,
+    COLLECTIONS,
+    METHODS_OF_ARRAYS,
+    METHODS_WITHOUT_ARRAY,
+    SAME_AS_ARGUMENT,
+    UPDATES,
+    Kind,
+    kind_of_call,
+    makes_array_functions,
+    public_name,
+)
+from ._module import Bound, FunctionNode, Module
+from ._objects import Objects, parameter_of
+from ._project import Definition, Project
+
+_MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
+_MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
+
+
+class Kinds:
+    """Infers the kinds of values in one project.
+
+    Careful: a name that is bound to different kinds, an unknown function, an object
+    without an annotation cannot be told.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._annotations = Annotations(project)
+        self._objects = Objects(project)
+        self._depth = 0
+        self._steps = 0
+        self._asked: set[FunctionNode] = set()
+
+    def of(self, node: ast.expr | None, module: Module) -> Kind:
+        """The kind of an expression at its place in a file."""
+        self._steps = self._steps + 1 if self._depth else 0
+        if node is None or self._depth >= _MOST_DEPTH or self._steps > _MOST_STEPS:
+            return Kind.UNKNOWN
+        self._depth += 1
+        try:
+            return self._of(node, module)
+        finally:
+            self._depth -= 1
+
+    def _of(self, node: ast.expr, module: Module) -> Kind:
+        match node:
+            case ast.Constant() | ast.JoinedStr() | ast.Lambda() | ast.Slice():
+                return Kind.OTHER
+            case ast.UnaryOp(ast.Not()) | ast.FormattedValue():
+                return Kind.OTHER
+            case ast.UnaryOp(_, operand) | ast.NamedExpr(_, operand):
+                return self.of(operand, module)
+            case ast.Starred(operand) | ast.Await(operand):
+                return self.of(operand, module)
+            case ast.BinOp(left, _, right):
+                return self._arithmetic(left, right, module)
+            case ast.Compare(left, operators, comparators):
+                if any(isinstance(op, ast.Is | ast.IsNot | ast.In) for op in operators):
+                    return Kind.OTHER
+                return self._arithmetic(left, comparators[0], module)
+            case ast.BoolOp(_, values):
+                return either(self.of(value, module) for value in values)
+            case ast.IfExp(_, yes, no):
+                return either([self.of(yes, module), self.of(no, module)])
+            case ast.Tuple(parts) | ast.List(parts) | ast.Set(parts):
+                return _collection(self.of(part, module) for part in parts)
+            case ast.Dict(_, parts):
+                return _collection(self.of(part, module) for part in parts)
+            case ast.ListComp(part) | ast.GeneratorExp(part) | ast.DictComp(_, part):
+                return _collection([self.of(part, module)])
+            case ast.Subscript(value):
+                return self._part(value, module)
+            case ast.Name(name):
+                return self._name(node, name, module)
+            case ast.Attribute(value, attribute):
+                return self._attribute(node, value, attribute, module)
+            case ast.Call():
+                return self._call(node, module)
+        return Kind.UNKNOWN
+
+    def _arithmetic(self, left: ast.expr, right: ast.expr, module: Module) -> Kind:
+        if isinstance(left, ast.JoinedStr) or (
+            isinstance(left, ast.Constant) and isinstance(left.value, str)
+        ):
+            return Kind.OTHER  # "%s" % x
+        return either([self.of(left, module), self.of(right, module)])
+
+    def _part(self, value: ast.expr, module: Module) -> Kind:
+        kind = self.of(value, module)
+        if kind is Kind.TREE:
+            function = value.func if isinstance(value, ast.Call) else None
+            name = self._project.name_of(function, module)
+            return Kind.ARRAY if _gives_only_arrays(name) else Kind.UNKNOWN
+        return kind
+
+    def _name(self, node: ast.Name, name: str, module: Module) -> Kind:
+        for scope in module.scopes(node):
+            if isinstance(scope, ast.ClassDef):
+                continue
+            if isinstance(scope, FunctionNode | ast.Lambda):
+                parameter = parameter_of(scope, name)
+                if parameter and name not in module.bound_in(scope):
+                    return self._annotations.kind(parameter.annotation, module)
+            bounds = module.bound_in(scope).get(name)
+            if bounds:
+                return self._bound(node, bounds, module)
+        return Kind.UNKNOWN
+
+    def _bound(self, use: ast.Name, bounds: list[Bound], module: Module) -> Kind:
+        """Of the last assignment, if that is sure to run; else all must agree."""
+        before = [b for b in bounds if b.line < use.lineno] or bounds
+        if module.runs_before(before[-1].node, use):
+            before = before[-1:]
+        kinds = {self.of(bound.value, module) for bound in before}
+        return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+
+    def _attribute(
+        self, node: ast.Attribute, value: ast.expr, attribute: str, module: Module
+    ) -> Kind:
+        if attribute in ATTRIBUTES_OF_NO_ARRAY:
+            return Kind.OTHER
+        owner = self._objects.class_of(value, module)
+        if owner is not None:
+            return self.of_attribute(owner, attribute)
+        name = self._project.name_of(node, module)
+        if name.startswith(("jax.", "numpy.", "math.")):
+            return Kind.OTHER  # `jnp.pi`, `jnp.float32`: it is not called
+        kind = self.of(value, module)
+        if kind is Kind.ARRAY:
+            is_array = attribute in ATTRIBUTES_OF_ARRAYS
+            return Kind.ARRAY if is_array else Kind.UNKNOWN
+        return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+    def of_attribute(self, owner: Class, name: str) -> Kind:
+        """Of `obj.name`, where `obj` is of a class of the project."""
+        method = owner.method(name)
+        if method is not None:
+            cls, function = method
+            if not is_property(function):
+                return Kind.OTHER  # a bound method
+            return self.returned(function, cls.module)
+        field = owner.fields.get(name)
+        return self.of_field(field) if field else Kind.UNKNOWN
+
+    def of_field(self, field: Field) -> Kind:
+        if field.annotation is not None:
+            return self._annotations.kind(field.annotation, field.module)
+        kinds = {
+            self.of(value, field.module) for value in field.values if not is_none(value)
+        }
+        if Kind.OTHER in kinds and len(kinds) > 1:
+            return Kind.UNKNOWN
+        return either(kinds) if kinds else Kind.UNKNOWN
+
+    def of_annotation(self, annotation: ast.expr | None, module: Module) -> Kind:
+        return self._annotations.kind(annotation, module)
+
+    def returned(self, function: FunctionNode, module: Module) -> Kind:
+        """What a function always returns: by its body, else by its annotation."""
+        kinds = self._kinds_returned(function, module)
+        kind = next(iter(kinds)) if len(kinds) == 1 else Kind.UNKNOWN
+        return self._or_as_annotated(kind, function, module)
+
+    def sometimes_returned(self, function: FunctionNode, module: Module) -> Kind:
+        """The same, where an array on one of its ways is enough for a trap."""
+        kind = either(self._kinds_returned(function, module))
+        return self._or_as_annotated(kind, function, module)
+
+    def _or_as_annotated(
+        self, kind: Kind, function: FunctionNode, module: Module
+    ) -> Kind:
+        if kind is not Kind.UNKNOWN:
+            return kind
+        return self._annotations.kind(function.returns, module)
+
+    def _kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
+        """Of each of its `return` statements, those of None left out."""
+        if function in self._asked:  # it calls itself
+            return {Kind.UNKNOWN}
+        self._asked.add(function)
+        try:
+            return module.remember(
+                (Kind, function), lambda: self._find_kinds_returned(function, module)
+            )
+        finally:
+            self._asked.remove(function)
+
+    def _find_kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
+        own = module.own_nodes(function)
+        if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own):
+            return {Kind.UNKNOWN}
+        for decorator in function.decorator_list:
+            name = self._project.name_of(called_in_the_end(decorator), module)
+            if makes_array_functions(name):
+                return {Kind.TREE}
+        values = [node.value for node in own if isinstance(node, ast.Return)]
+        found = {self.of(v, module) for v in values if v is not None and not is_none(v)}
+        return found or {Kind.UNKNOWN}
+
+    def _call(self, node: ast.Call, module: Module) -> Kind:
+        function = node.func
+        if is_update(node):
+            return Kind.ARRAY
+        resolved = self._project.resolve(function, module)
+        match resolved:
+            case Definition(other, ast.FunctionDef() as inner):
+                if not kind_of_call(resolved.name).has_arrays:
+                    return self.returned(inner, other)
+            case Definition(other, ast.ClassDef() as inner):
+                return self._object(class_of(inner, other, self._project))
+        name = self._project.name_of(function, module)
+        kind = self._named_call(name, node, module)
+        if kind is not Kind.UNKNOWN:
+            return kind
+        if isinstance(function, ast.Attribute):
+            kind = self._method_call(function, module)
+            if kind is not Kind.UNKNOWN:
+                return kind
+        owner = self._objects.class_of(function, module)
+        call = owner.method("__call__") if owner else None
+        if call is not None:
+            return self.returned(call[1], call[0].module)
+        made_by = called_in_the_end(function)
+        if function is not made_by and makes_array_functions(
+            self._project.name_of(made_by, module)
+        ):
+            return Kind.TREE
+        return Kind.UNKNOWN
+
+    def _object(self, cls: Class) -> Kind:
+        """Of an object: a pytree with a field for arrays holds some."""
+        if cls.family is None:
+            return Kind.UNKNOWN
+        leaves = [field for field in cls.declared.values() if not field.static]
+        has_arrays = any(self.of_field(field).has_arrays for field in leaves)
+        return Kind.TREE if has_arrays else Kind.UNKNOWN
+
+    def _named_call(self, name: str, node: ast.Call, module: Module) -> Kind:
+        first = node.args[0] if node.args else None
+        if SAME_AS_ARGUMENT.fullmatch(public_name(name)):
+            return self.of(first, module)
+        if name in COLLECTIONS:
+            return _collection([self.of(first, module)]) if first else Kind.OTHER
+        return kind_of_call(name)
+
+    def _method_call(self, function: ast.Attribute, module: Module) -> Kind:
+        owner = self._objects.class_of(function.value, module)
+        if owner is not None:
+            method = owner.method(function.attr)
+            if method is None:
+                return Kind.UNKNOWN
+            return self.returned(method[1], method[0].module)
+        kind = self.of(function.value, module)
+        if kind is Kind.ARRAY and function.attr in METHODS_OF_ARRAYS:
+            return Kind.ARRAY
+        if kind is Kind.ARRAY and function.attr in METHODS_WITHOUT_ARRAY:
+            return Kind.OTHER
+        return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+
+def either(kinds: Iterable[Kind]) -> Kind:
+    """Of a value that is one of several: an array on one way is enough for a trap."""
+    found = set(kinds)
+    for kind in (Kind.ARRAY, Kind.TREE, Kind.UNKNOWN):
+        if kind in found:
+            return kind
+    return Kind.OTHER
+
+
+def _collection(kinds: Iterable[Kind]) -> Kind:
+    kind = either(kinds)
+    return Kind.TREE if kind is Kind.ARRAY else kind
+
+
+def _gives_only_arrays(name: str) -> bool:
+    return public_name(name).startswith(("jax.numpy.", "jax.scipy.", "jax.lax.linalg."))
+
+
+def is_update(node: ast.AST) -> bool:
+    """`x.at[...].set(...)` and the like: of arrays only."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Subscript(ast.Attribute(_, "at")), update)):
+            return update in UPDATES
+    return False

@@ -1,0 +1,161 @@
+"""The functions of a file that JAX traces: by which transform, with what static."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ._classes import called_in_the_end
+from ._jax_names import public_name
+from ._module import FunctionNode, Module
+from ._project import Definition, Project
+
+# The last parts of the names below: most calls end in none of them.
+_ENDINGS = {
+    *("jit", "pjit", "pmap", "filter_jit", "filter_pjit", "scan", "while_loop", "map"),
+    *("fori_loop", "cond", "switch", "checkpoint", "remat"),
+}
+
+# These build a program from the function: what is computed inside is a tracer, even
+# from concrete arrays. (Under `vmap` or `grad` alone, those stay concrete.)
+JITS = re.compile(
+    r"jax\.(jit|pjit|pmap)|jax\.experimental\.pjit\.pjit|equinox\.filter_p?jit|haiku\.jit"
+    r"|flax\.(nnx|linen)\.(transforms\.)?jit|cachax\.jit|jaxtyping\.jit"
+)
+_LOOPS = re.compile(
+    r"jax\.lax\.(scan|while_loop|fori_loop|cond|switch|map)|jax\.(checkpoint|remat)"
+)
+
+TracedNode = FunctionNode | ast.Lambda
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function that is traced, by what, and which of its parameters are static."""
+
+    function: TracedNode
+    by: str  # the full name of the transform
+    said: ast.expr  # the decorator or the call
+    static: frozenset[str] = frozenset()
+    bound_to: ast.expr | None = None  # `self` in `jax.jit(self.method)`
+
+    @property
+    def is_jit(self) -> bool:
+        return JITS.fullmatch(self.by) is not None
+
+    @property
+    def traced_parameters(self) -> set[str]:
+        names = parameters(self.function)
+        return set(names[1:] if self.bound_to is not None else names) - self.static
+
+
+def traced_functions(module: Module, project: Project) -> list[Traced]:
+    """All functions of a file that a decorator or a call in it has traced."""
+    return [*_by_decorator(module, project), *_by_call(module, project)]
+
+
+def parameters(function: TracedNode) -> list[str]:
+    """The names of those given by position, then of those given by name."""
+    arguments = function.args
+    return [
+        argument.arg
+        for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    ]
+
+
+def _by_decorator(module: Module, project: Project) -> Iterator[Traced]:
+    for function in module.functions:
+        for decorator in function.decorator_list:
+            name = public_name(project.name_of(called_in_the_end(decorator), module))
+            if JITS.fullmatch(name) or _LOOPS.fullmatch(name):
+                static = static_parameters(function, decorator)
+                yield Traced(function, name, decorator, static)
+
+
+def _by_call(module: Module, project: Project) -> Iterator[Traced]:
+    for call in module.calls:
+        if not _may_trace(call.func, module):
+            continue
+        name = public_name(project.name_of(call.func, module))
+        if JITS.fullmatch(name):
+            functions = call.args[:1]
+        elif _LOOPS.fullmatch(name):
+            functions = call.args
+        else:
+            continue
+        for argument in functions:
+            found = _function(argument, module, project)
+            if found is not None:
+                function, bound_to = found
+                static = static_parameters(function, call, skip=bound_to is not None)
+                yield Traced(function, name, call, static, bound_to)
+
+
+def _may_trace(function: ast.expr, module: Module) -> bool:
+    match function:
+        case ast.Attribute(_, name):
+            return name in _ENDINGS
+        case ast.Name(name):
+            return module.imports.get(name, name).rpartition(".")[2] in _ENDINGS
+    return False
+
+
+def _function(
+    node: ast.expr, module: Module, project: Project
+) -> tuple[TracedNode, ast.expr | None] | None:
+    """The function of this file behind an argument, and what it is bound to."""
+    definition: object = None
+    bound_to: ast.expr | None = None
+    match node:
+        case ast.Lambda():
+            return node, None
+        case ast.Attribute(ast.Name("self") as bound_to, name):
+            classes = (n for n in module.around(node) if isinstance(n, ast.ClassDef))
+            cls = next(classes, None)
+            definition = module.definitions_in(cls).get(name) if cls else None
+        case ast.Name():
+            resolved = project.resolve(node, module)
+            if isinstance(resolved, Definition) and resolved.module is module:
+                definition = resolved.node
+    return (definition, bound_to) if isinstance(definition, FunctionNode) else None
+
+
+def static_parameters(
+    function: TracedNode, said: ast.expr, skip: bool = False
+) -> frozenset[str]:
+    """The parameters that `static_argnums` or `static_argnames` name."""
+    names: set[str] = set()
+    of_function = parameters(function)[skip:]
+    for keyword in _keywords(said):
+        if keyword.arg == "static_argnames":
+            names |= {c for c in _constants(keyword.value) if isinstance(c, str)}
+        elif keyword.arg in ("static_argnums", "static_broadcasted_argnums"):
+            for number in _constants(keyword.value):
+                if isinstance(number, int) and -1 < number < len(of_function):
+                    names.add(of_function[number])
+    return frozenset(names)
+
+
+def _keywords(said: ast.expr) -> Iterator[ast.keyword]:
+    """Of a call and of what it calls: `partial(jit, x=1)`, `jit(x=1)(f)`."""
+    node: ast.expr = said
+    for _ in range(8):
+        if not isinstance(node, ast.Call):
+            return
+        yield from node.keywords
+        node = node.func
+
+
+def _constants(node: ast.expr) -> Iterator[object]:
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    for part in parts:
+        if isinstance(part, ast.Constant):
+            yield part.value
+
+
+def reads_of(name: str, node: ast.AST) -> Iterator[ast.Attribute]:
+    """Where an attribute of the variable with this name is read."""
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Attribute(ast.Name(variable), _, ast.Load()) if variable == name:
+                yield inner

@@ -1,0 +1,241 @@
+"""What a method writes to its object, and whether it looks first if it is there."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ._module import FunctionNode, Module
+from ._objects import is_self
+
+# Where an object is made or restored, writing to it is what is done.
+MAKERS = {
+    *("__init__", "__new__", "__post_init__", "__attrs_post_init__", "__check_init__"),
+    *("__setstate__", "__setattr__", "__delattr__", "__init_subclass__", "setup"),
+    *("tree_unflatten", "__tree_unflatten__", "model_post_init", "__set_name__"),
+    *("__setitem__", "__delitem__", "__enter__", "__exit__", "__set__"),
+}
+
+
+@dataclass(frozen=True)
+class Write:
+    """`self.attribute = value` in any spelling, or `self.attribute[key] = value`."""
+
+    attribute: str
+    value: ast.expr | None
+    node: ast.stmt | ast.expr
+    key: ast.expr | None = None
+    is_lazy: bool = False  # the method has asked before whether it is there
+
+    @property
+    def is_item(self) -> bool:
+        return self.key is not None
+
+
+def own_object(function: FunctionNode, module: Module) -> str | None:
+    """The name a method has for its object, mostly `self`."""
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    if arguments and is_self(function, arguments[0], module):
+        return arguments[0].arg
+    return None
+
+
+def writes(function: FunctionNode, obj: str, module: Module) -> list[Write]:
+    """What a function writes to the object it calls `obj`."""
+    key = (_written, function)
+    return module.remember(key, lambda: _written(function, module)).get(obj, [])
+
+
+def _written(function: FunctionNode, module: Module) -> dict[str, list[Write]]:
+    """What a function writes to attributes of variables, by variable."""
+    nodes = module.own_nodes(function)
+    found: dict[str, list[Write]] = {}
+    for node in nodes:
+        for obj, write in _written_by(node):
+            found.setdefault(obj, []).append(write)
+    return {obj: _with_lazy_ones_marked(of, nodes, obj) for obj, of in found.items()}
+
+
+def _with_lazy_ones_marked(
+    found: list[Write], nodes: list[ast.AST], obj: str
+) -> list[Write]:
+    asked = _asked_for(nodes, obj)
+    return [replace(write, is_lazy=write.attribute in asked) for write in found]
+
+
+def is_returned(write: Write, function: FunctionNode, obj: str, module: Module) -> bool:
+    """Whether the function returns what it has written: as a cache does."""
+    nodes = module.own_nodes(function)
+    aliases = _aliases(nodes, obj)
+    names = {name for name, kept in aliases.items() if kept == write.attribute}
+    if isinstance(write.value, ast.Name):
+        names.add(write.value.id)
+    returned = [node.value for node in nodes if isinstance(node, ast.Return)]
+    return any(
+        (isinstance(node, ast.Name) and node.id in names)
+        or write.attribute in _attribute_of(node, obj)
+        for value in returned
+        if value is not None
+        for node in ast.walk(value)
+    )
+
+
+def is_maker(function: FunctionNode, module: Module) -> bool:
+    """Whether an object is made in it: a constructor, a helper of one, a setter."""
+    makers = module.remember(_makers, lambda: _makers(module))
+    return function.name in makers or is_setter(function)
+
+
+def _makers(module: Module) -> set[str]:
+    """The constructors and the methods that they call, directly or through others.
+
+    By name only: a helper of a base class may be called by the constructors of others.
+    """
+    methods: dict[str, list[FunctionNode]] = {}
+    for function in module.functions:
+        methods.setdefault(function.name, []).append(function)
+    names = sorted(MAKERS)
+    for name in names:  # grows while it is walked
+        for function in methods.get(name, []):
+            called = _members_called(function) & set(methods)
+            names += sorted(called.difference(names))
+    return set(names)
+
+
+def _members_called(function: FunctionNode) -> set[str]:
+    return {
+        node.func.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+    }
+
+
+def is_setter(function: FunctionNode) -> bool:
+    """`@x.setter`: to write is its purpose."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("setter", "deleter")
+        for node in function.decorator_list
+    )
+
+
+def _written_by(node: ast.AST) -> Iterator[tuple[str, Write]]:
+    """The variables that a statement or call writes to, and what."""
+    match node:
+        case ast.Assign(targets, value):
+            for target in targets:
+                yield from _target(target, value, node)
+        case ast.AnnAssign(target, _, ast.expr() as value):
+            yield from _target(target, value, node)
+        case ast.AugAssign(target, _, value):
+            yield from _target(target, value, node)
+        case ast.Call(
+            ast.Name("setattr") | ast.Attribute(ast.Name("object"), "__setattr__"),
+            [ast.Name(obj), ast.Constant(str(attribute)), value],
+        ):
+            yield obj, Write(attribute, value, node)
+        case ast.Call(
+            ast.Attribute(ast.Attribute(ast.Name(obj), attribute), "setdefault"),
+            [key, value],
+        ):
+            yield obj, Write(attribute, value, node, key)
+
+
+def _target(
+    target: ast.expr, value: ast.expr | None, node: ast.stmt
+) -> Iterator[tuple[str, Write]]:
+    match target:
+        case ast.Attribute(ast.Name(obj), attribute):
+            yield obj, Write(attribute, value, node)
+        case ast.Subscript(
+            ast.Attribute(ast.Name(obj), "__dict__")
+            | ast.Call(ast.Name("vars"), [ast.Name(obj)]),
+            ast.Constant(str(attribute)),
+        ):
+            yield obj, Write(attribute, value, node)
+        case ast.Subscript(ast.Attribute(ast.Name(obj), attribute), key):
+            if attribute != "__dict__":
+                yield obj, Write(attribute, value, node, key)
+        case ast.Tuple(targets) | ast.List(targets):
+            values: list[ast.expr | None] = [None] * len(targets)
+            if isinstance(value, ast.Tuple) and len(value.elts) == len(targets):
+                values = list(value.elts)
+            for inner, part in zip(targets, values, strict=True):
+                yield from _target(inner, part, node)
+
+
+def _aliases(nodes: list[ast.AST], obj: str) -> dict[str, str]:
+    """Local variables that stand for an attribute of the object."""
+    return {
+        node.targets[0].id: attribute
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        for attribute in _attribute_of(node.value, obj)
+    }
+
+
+def _asked_for(nodes: list[ast.AST], obj: str) -> set[str]:
+    """The attributes that the code asks for: are they None, are they there?"""
+    aliases = _aliases(nodes, obj)
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.If(test) | ast.IfExp(test) | ast.While(test):
+                found |= _asked_in(test, obj, aliases)
+            case ast.Try(body, handlers) if any(map(_is_missing, handlers)):
+                for inner in body:
+                    for part in ast.walk(inner):
+                        found |= set(_attribute_of(part, obj))
+    return found
+
+
+def _asked_in(test: ast.expr, obj: str, aliases: dict[str, str]) -> set[str]:
+    match test:
+        case ast.BoolOp(_, values):
+            return set().union(*(_asked_in(value, obj, aliases) for value in values))
+        case ast.UnaryOp(ast.Not(), operand):
+            return _asked_in(operand, obj, aliases)
+        case ast.Compare(left, [ast.Is() | ast.IsNot()], [ast.Constant(None)]):
+            return _asked_in(left, obj, aliases)
+        case ast.Compare(left, [ast.In() | ast.NotIn()], [container]):
+            if isinstance(left, ast.Constant) and _is_dict_of(container, obj):
+                return {str(left.value)}
+            if isinstance(container, ast.Call):  # `in self._cache.keys()`
+                container = getattr(container.func, "value", container)
+            return set(_attribute_of(container, obj))
+        case ast.Name(name):
+            return {aliases[name]} if name in aliases else set()
+    return set(_attribute_of(test, obj))
+
+
+def _attribute_of(node: ast.AST, obj: str) -> list[str]:
+    """`self.x`, `hasattr(self, "x")`, `getattr(self, "x", None)`: the attribute."""
+    match node:
+        case ast.Attribute(ast.Name(name), attribute) if name == obj:
+            return [attribute]
+        case ast.Call(
+            ast.Name("hasattr" | "getattr"),
+            [ast.Name(name), ast.Constant(str(attribute)), *_],
+        ) if name == obj:
+            return [attribute]
+        case ast.Subscript(ast.Attribute(ast.Name(name), attribute)) if name == obj:
+            return [attribute]
+        case ast.Call(
+            ast.Attribute(ast.Attribute(ast.Name(name), attribute), "get")
+        ) if name == obj:
+            return [attribute]
+    return []
+
+
+def _is_dict_of(node: ast.expr, obj: str) -> bool:
+    match node:
+        case ast.Attribute(ast.Name(name), "__dict__") if name == obj:
+            return True
+        case ast.Call(ast.Name("vars"), [ast.Name(name)]) if name == obj:
+            return True
+    return False
+
+
+def _is_missing(handler: ast.ExceptHandler) -> bool:
+    names = ast.unparse(handler.type) if handler.type else "AttributeError"
+    return "AttributeError" in names or "KeyError" in names

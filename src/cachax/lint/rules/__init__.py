@@ -1,0 +1,1 @@
+"""One rule in each file. A new file here is a new rule of `cachax lint`."""

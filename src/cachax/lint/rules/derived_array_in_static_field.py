@@ -1,0 +1,140 @@
+"""An array in a static field is baked in, and its gradient is zero.
+
+## What it does
+
+Finds JAX arrays that `__init__` or `__post_init__` puts into a field that JAX is told
+to leave alone (`static=True`, `pytree_node=False`, `meta_fields`), and, on classes
+that are rebuilt without running `__init__` (equinox), arrays computed from other
+fields in a field with `init=False` (a warning).
+
+## Why is this bad?
+
+A static field is part of the tree structure. Its array is a constant of every
+compiled program: no gradient flows to what it was computed from, it stays when the
+other fields change, and as arrays have no hash and no single answer to `==`,
+`jax.jit` fails when it compares two objects. A derived field with `init=False` is an
+ordinary leaf afterwards: after `tree_at` or an optimizer step it is stale.
+
+## Example
+
+```python
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+
+class Process(eqx.Module):
+    x: jax.Array
+    energy: jax.Array = eqx.field(static=True)
+
+    def __init__(self, x: jax.Array):
+        self.x = x
+        self.energy = jnp.sum(x**2)
+```
+
+## Use instead
+
+```python
+import cachax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+
+class Process(eqx.Module):
+    x: jax.Array
+
+    @cachax.cached_property
+    def energy(self) -> jax.Array:
+        return jnp.sum(self.x**2)
+```
+
+## When it is fine
+
+The array is a constant table. Then make it with numpy, and in a static field give it
+as something hashable.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from .._classes import Class
+from .._code import Code, Found
+from .._fields import Field
+from .._finding import Severity
+from .._jax_names import Kind
+from .._module import FunctionNode
+from .._writes import Write, own_object, writes
+
+CODE = "CX206"
+SEVERITY = Severity.ERROR
+MENTIONS = r"static|pytree_node|meta_fields|init\s*=\s*False"
+_MAKERS = ("__init__", "__post_init__")
+
+
+def check(code: Code) -> Iterator[Found]:
+    for cls in code.classes:
+        if cls.family is None:
+            continue
+        for name in _MAKERS:
+            function = cls.own_methods.get(name)
+            obj = own_object(function, code.module) if function else None
+            if function is None or obj is None:
+                continue
+            for write in writes(function, obj, code.module):
+                found = _judged(write, function, cls, code)
+                if found is not None:
+                    yield found
+
+
+def _judged(
+    write: Write, function: FunctionNode, cls: Class, code: Code
+) -> Found | None:
+    field = cls.declared.get(write.attribute)
+    if field is None or code.kinds.of(write.value, code.module) is not Kind.ARRAY:
+        return None
+    if field.static:
+        return Found(
+            write.node,
+            f"`{cls.name}.{field.name}` is static and gets a JAX array: a constant of "
+            "every program, zero gradient, and jit cannot compare it. Use "
+            "cachax.cached_property.",
+        )
+    assert cls.family is not None
+    if not field.in_init and not cls.family.runs_init and write.value is not None:
+        source = _other_field(write.value, field, function, cls, code)
+        if source is not None:
+            return Found(
+                write.node,
+                f"`{cls.name}.{field.name}` is computed from `{source}` once and is a "
+                "leaf from then on: stale after an update, no gradient flows back. Use "
+                "cachax.cached_property.",
+                Severity.WARNING,
+            )
+    return None
+
+
+def _other_field(
+    value: ast.expr, field: Field, function: FunctionNode, cls: Class, code: Code
+) -> str | None:
+    """Another field with an array that the value is computed from: `self.x`, or the
+    parameter `x` that is stored there."""
+    obj = own_object(function, code.module) or ""
+    stored = {
+        write.value.id: write.attribute
+        for write in writes(function, obj, code.module)
+        if isinstance(write.value, ast.Name)
+    }
+    for node in ast.walk(value):
+        match node:
+            case ast.Attribute(ast.Name(name), attribute) if name == obj:
+                other = cls.declared.get(attribute)
+            case ast.Name(name) if name in stored:
+                other = cls.declared.get(stored[name])
+            case _:
+                continue
+        if other is None or other is field or other.static:
+            continue
+        if code.kinds.of_field(other) is Kind.ARRAY:
+            return other.name
+    return None

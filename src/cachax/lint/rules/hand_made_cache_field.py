@@ -1,0 +1,101 @@
+"""A field that is filled on first use goes stale, and its gradient is zero.
+
+## What it does
+
+Finds methods and properties of pytree classes that ask whether a field is there (`if
+self._c is None`) and fill it with a JAX array.
+
+## Why is this bad?
+
+JAX knows the field, so it is data like any other. After `replace` or an optimizer
+step the old value is still there and nothing says so. `jax.grad` sees no connection
+between the field and what it was computed from: the gradient is zero. The tree
+structure changes on first access (None is no leaf), so that jit compiles again and
+`scan` refuses the carry. What is written inside a jitted function is lost outside.
+
+## Example
+
+```python
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+
+class Foo(flax.struct.PyTreeNode, frozen=False):
+    a: jax.Array
+    _energy: jax.Array | None = None
+
+    @property
+    def energy(self):
+        if self._energy is None:
+            self._energy = jnp.sum(self.a**2)
+        return self._energy
+```
+
+## Use instead
+
+```python
+import cachax
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+
+class Foo(flax.struct.PyTreeNode):
+    a: jax.Array
+
+    @cachax.cached_property
+    def energy(self):
+        return jnp.sum(self.a**2)
+```
+
+## When it is fine
+
+The field holds state that is meant to be set once, and not something computed from
+the other fields.
+"""
+
+from collections.abc import Iterator
+
+from .._classes import Class
+from .._code import Code, Found
+from .._families import Keeps
+from .._finding import Severity
+from .._jax_names import Kind
+from .._module import FunctionNode
+from .._writes import Write, is_maker, is_returned, own_object, writes
+
+CODE = "CX201"
+SEVERITY = Severity.ERROR
+MENTIONS = r"class\s"
+
+
+def check(code: Code) -> Iterator[Found]:
+    for cls in code.classes:
+        if cls.family is None or cls.family.keeps is Keeps.STATIC:
+            continue
+        for function in cls.own_methods.values():
+            obj = own_object(function, code.module)
+            if obj is None or is_maker(function, cls.module):
+                continue
+            for write in writes(function, obj, code.module):
+                is_field = write.attribute in cls.tree_fields and not write.is_item
+                if not is_field or not write.is_lazy:
+                    continue
+                if is_returned(write, function, obj, code.module):
+                    yield from _judged(write, function, cls, code)
+
+
+def _judged(
+    write: Write, function: FunctionNode, cls: Class, code: Code
+) -> Iterator[Found]:
+    kind = code.kinds.of(write.value, code.module)
+    if kind is Kind.OTHER:
+        return
+    yield Found(
+        write.node,
+        f"`{cls.name}.{function.name}` fills the field `{write.attribute}` on first "
+        "use: stale after a replace, zero gradient, and the tree changes. Use "
+        "cachax.cached_property.",
+        None if kind.has_arrays else Severity.INFORMATION,
+    )

@@ -1,0 +1,128 @@
+"""`lru_cache` on a function of JAX arrays leaks tracers, or fails.
+
+## What it does
+
+Finds `functools.lru_cache` and `functools.cache` on functions and methods that return
+JAX arrays, or have a parameter annotated as one (an error), or get an argument of a
+jitted function (an error).
+
+## Why is this bad?
+
+The table outlives every trace. If the first call happens inside `jit` or `scan`, the
+result is a tracer, even if the arguments are plain numbers, and the next call outside
+fails with an `UnexpectedTracerError`. JAX arrays are not hashable, so they cannot be
+arguments at all. On a method the table keeps every object alive, and does not notice
+when a field changes.
+
+## Example
+
+```python
+import functools
+
+import jax.numpy as jnp
+
+
+@functools.lru_cache
+def window(n):
+    return jnp.sin(jnp.linspace(0, jnp.pi, n)) ** 2
+```
+
+## Use instead
+
+```python
+import functools
+
+import numpy as np
+
+
+@functools.lru_cache
+def window(n):
+    return np.sin(np.linspace(0, np.pi, n)) ** 2
+```
+
+On a method, use `cachax.cached_method` or `cachax.cached_property`.
+
+## When it is fine
+
+It is never called inside a trace, or its body is under
+`jax.ensure_compile_time_eval()` (which is not reported).
+"""
+
+import ast
+from collections.abc import Iterator
+
+from .._code import Code, Found
+from .._finding import Severity
+from .._jax_names import Kind
+from .._kept import is_concrete
+from .._module import FunctionNode
+from .._project import Definition
+
+CODE = "CX204"
+SEVERITY = Severity.ERROR
+MENTIONS = r"lru_cache|functools"
+_TABLES = ("functools.lru_cache", "functools.cache")
+
+
+def check(code: Code) -> Iterator[Found]:
+    cached: dict[ast.AST, ast.expr] = {}
+    for function in code.module.functions:
+        for decorator, name in code.decorators(function):
+            if name in _TABLES:
+                cached[function] = decorator
+                yield from _of_function(function, decorator, code)
+    yield from _called_with_tracers(cached, code)
+
+
+def _of_function(
+    function: FunctionNode, decorator: ast.expr, code: Code
+) -> Iterator[Found]:
+    name = f"`{function.name}` (@{ast.unparse(decorator).partition('(')[0]})"
+    array = _array_parameter(function, code)
+    if array is not None:
+        yield Found(
+            decorator,
+            f"{name} has the parameter `{array}`, a JAX array: arrays are not "
+            "hashable, the call fails.",
+        )
+    elif is_concrete(function, code):
+        return
+    elif code.kinds.returned(function, code.module).has_arrays:
+        cls = code.class_around(function)
+        instead = "numpy" if cls is None else "cachax.cached_method"
+        yield Found(
+            decorator,
+            f"{name} returns a JAX array: first called in a trace, it keeps a tracer "
+            f"for ever. Use {instead} instead.",
+            Severity.WARNING,
+        )
+
+
+def _array_parameter(function: FunctionNode, code: Code) -> str | None:
+    for argument in [*function.args.posonlyargs, *function.args.args]:
+        kind = code.kinds.of_annotation(argument.annotation, code.module)
+        if kind is Kind.ARRAY:
+            return argument.arg
+    return None
+
+
+def _called_with_tracers(
+    cached: dict[ast.AST, ast.expr], code: Code
+) -> Iterator[Found]:
+    """Where a jitted function hands one of its own arguments to a cached one."""
+    for traced in code.traced if cached else ():
+        if not traced.is_jit:
+            continue
+        for call in ast.walk(traced.function):
+            match call:
+                case ast.Call(function, [ast.Name(argument), *_]):
+                    target = code.project.resolve(function, code.module)
+                    is_cached = isinstance(target, Definition) and target.node in cached
+                    rebound = code.module.bound_in(traced.function).get(argument)
+                    is_traced = argument in traced.traced_parameters and not rebound
+                    if is_cached and is_traced:
+                        yield Found(
+                            call,
+                            f"`{argument}` is traced by {traced.by}, and a tracer is "
+                            "not hashable: the cached function fails.",
+                        )

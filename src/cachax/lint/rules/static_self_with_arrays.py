@@ -1,0 +1,136 @@
+"""`jax.jit` with a static `self` bakes the arrays of the object in.
+
+## What it does
+
+Finds methods jitted with `static_argnums=0` or `static_argnames="self"` that read an
+array of the object (a warning), or an attribute that another method assigns (an
+error). The latter also where the bound method is jitted: `jax.jit(self.method)`.
+
+## Why is this bad?
+
+A static object is told from another by its hash, mostly its identity. Its arrays
+become constants of the compiled program: every object is compiled anew and kept alive
+for ever, nothing can be differentiated by them, and after `obj.x = ...` the program
+still has the old one, and nothing says so.
+
+## Example
+
+```python
+import functools
+
+import jax
+
+
+class Model:
+    def __init__(self, w):
+        self.w = w
+
+    def update(self, w):
+        self.w = w
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def predict(self, x):
+        return self.w * x
+```
+
+## Use instead
+
+```python
+import dataclasses
+
+import jax
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Model:
+    w: jax.Array
+
+    @jax.jit
+    def predict(self, x):
+        return self.w * x
+```
+
+## When it is fine
+
+The object holds settings only (numbers, names, shapes) and defines `__eq__` and
+`__hash__` by them. Without arrays and without assignments it is not reported.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from .._classes import Class
+from .._code import Code, Found
+from .._finding import Severity
+from .._jax_names import Kind
+from .._module import FunctionNode
+from .._reach import attributes_read
+from .._tracing import Traced
+from .._writes import is_maker, is_setter, own_object, writes
+
+CODE = "CX205"
+SEVERITY = Severity.ERROR
+MENTIONS = r"static_arg(nums|names)|jit\(\s*self"
+
+
+def check(code: Code) -> Iterator[Found]:
+    for traced in code.traced:
+        method = traced.function
+        cls = code.class_around(method)
+        if cls is None or not isinstance(method, FunctionNode) or not traced.is_jit:
+            continue
+        is_static = own_object(method, code.module) in traced.static
+        if not is_static and traced.bound_to is None:
+            continue
+        read = attributes_read(method, cls)
+        changed = sorted(read & _assigned_later(cls, _where_jitted(method, code)))
+        arrays = sorted(name for name in read if _is_array(name, cls, code))
+        if changed:
+            yield _found(traced, method, cls, changed[0], changed=True)
+        elif arrays and is_static:
+            yield _found(traced, method, cls, arrays[0], changed=False)
+
+
+def _where_jitted(method: FunctionNode, code: Code) -> set[ast.AST]:
+    """The method itself, and those that jit it (again)."""
+    jitted = [traced.said for traced in code.traced if traced.function is method]
+    return {method, *(outer for said in jitted for outer in code.module.around(said))}
+
+
+def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
+    """The attributes that methods assign after the object was made."""
+    found: set[str] = set()
+    for owner in cls.ancestors:
+        for function in owner.own_methods.values():
+            obj = own_object(function, owner.module)
+            later = is_setter(function) or not is_maker(function, owner.module)
+            if obj and later and function not in apart_from:
+                lasting = [
+                    w for w in writes(function, obj, owner.module) if not w.is_lazy
+                ]
+                found |= {write.attribute for write in lasting}
+    return found
+
+
+def _is_array(name: str, cls: Class, code: Code) -> bool:
+    field = cls.fields.get(name)
+    return field is not None and code.kinds.of_field(field) is Kind.ARRAY
+
+
+def _found(
+    traced: Traced, method: FunctionNode, cls: Class, name: str, changed: bool
+) -> Found:
+    what = (
+        "is assigned by another method: the compiled program keeps the old value"
+        if changed
+        else "is a JAX array: it becomes a constant, each object is compiled anew and "
+        "kept alive"
+    )
+    how = "a static `self`" if traced.bound_to is None else "`self` bound to it"
+    return Found(
+        traced.said,
+        f"`{cls.name}.{method.name}` is jitted with {how}, and "
+        f"`self.{name}` {what}. Register the class as a pytree, or pass the array.",
+        None if changed else Severity.WARNING,
+    )

@@ -1,0 +1,123 @@
+"""A cached property that is read in `tree_flatten` decides the tree.
+
+## What it does
+
+Finds cached properties, of functools or of cachax, that `tree_flatten` (or
+`tree_flatten_with_keys`, or the function given to `register_pytree_node`) reads.
+
+## Why is this bad?
+
+JAX flattens objects all the time, half-built ones too, with tracers or placeholders
+for leaves. Then the property is computed there, on whatever is in the fields. As a
+leaf it is data: mapped, batched and optimized like a parameter, and its gradient does
+not reach the fields. As static data it is compared at every call, and a tracer may be
+kept in it.
+
+## Example
+
+```python
+import functools
+
+import jax
+import jax.numpy as jnp
+
+
+@jax.tree_util.register_pytree_node_class
+class Series:
+    def __init__(self, x):
+        self.x = x
+
+    @functools.cached_property
+    def total(self):
+        return jnp.sum(self.x)
+
+    def tree_flatten(self):
+        return (self.x, self.total), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(children[0])
+```
+
+## Use instead
+
+```python
+import cachax
+import jax
+import jax.numpy as jnp
+
+
+@jax.tree_util.register_pytree_node_class
+class Series:
+    def __init__(self, x):
+        self.x = x
+
+    @cachax.cached_property
+    def total(self):
+        return jnp.sum(self.x)
+
+    def tree_flatten(self):
+        return (self.x,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(children[0])
+```
+
+## When it is fine
+
+The value depends on static data alone, and is static data itself.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from .._classes import FLATTENERS, Class, class_of
+from .._code import Code, Found
+from .._finding import Severity
+from .._kept import cached_decorator, is_cachax
+from .._module import FunctionNode, dotted
+from .._project import Definition
+from .._tracing import parameters, reads_of
+
+CODE = "CX207"
+SEVERITY = Severity.WARNING
+MENTIONS = r"tree_flatten|register_pytree"
+
+
+def check(code: Code) -> Iterator[Found]:
+    for cls, function in _flatteners(code):
+        obj = next(iter(parameters(function)), None)
+        for read in reads_of(obj, function) if obj else ():
+            method = cls.method(read.attr)
+            if method is not None and _is_cached(*method, code):
+                yield Found(
+                    read,
+                    f"`{cls.name}.{read.attr}` is a cached property, and is read when "
+                    "JAX flattens the object: it decides the tree. Flatten the fields "
+                    "alone.",
+                )
+
+
+def _is_cached(owner: Class, function: FunctionNode, code: Code) -> bool:
+    module = owner.module
+    cached = cached_decorator(function, module, code.project)
+    return cached is not None or is_cachax(function, module, code.project)
+
+
+def _flatteners(code: Code) -> Iterator[tuple[Class, FunctionNode]]:
+    for cls in code.classes:
+        for name in FLATTENERS:
+            if name in cls.own_methods:
+                yield cls, cls.own_methods[name]
+    for call in code.module.calls:
+        name = (dotted(call.func) or "").rpartition(".")[2]
+        if name.startswith("register_pytree") and len(call.args) > 1:
+            registered = code.project.resolve(call.args[0], code.module)
+            flatten = code.project.resolve(call.args[1], code.module)
+            match registered, flatten:
+                case (
+                    Definition(_, ast.ClassDef() as node),
+                    Definition(_, ast.FunctionDef() as function),
+                ):
+                    yield class_of(node, code.module, code.project), function

@@ -1,0 +1,140 @@
+"""A dictionary of cached arrays on an object goes stale or keeps tracers.
+
+## What it does
+
+Finds `self._cache[key] = value`, where the value is a JAX array, the same function
+has asked whether the key is there, and the class is a pytree or is read in traced
+code. The same on a parameter (`obj._workspace[key] = value`), if the attribute sounds
+like a cache, is information, as its class is not known.
+
+## Why is this bad?
+
+Nobody empties the dictionary when a field changes. On a pytree it is dropped at every
+jit boundary, or handed to JAX as data. If the first access happens inside a trace and
+the object was made outside of it, the dictionary keeps a tracer.
+
+## Example
+
+```python
+import jax
+import jax.numpy as jnp
+
+
+@jax.tree_util.register_pytree_node_class
+class Cosmology:
+    def __init__(self, omega):
+        self.omega = omega
+        self._workspace = {}
+
+    def tree_flatten(self):
+        return (self.omega,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+    def distances(self):
+        if "distances" not in self._workspace:
+            self._workspace["distances"] = jnp.cumsum(jnp.ones(100) * self.omega)
+        return self._workspace["distances"]
+```
+
+## Use instead
+
+```python
+import cachax
+import jax
+import jax.numpy as jnp
+
+
+@jax.tree_util.register_pytree_node_class
+class Cosmology:
+    def __init__(self, omega):
+        self.omega = omega
+
+    def tree_flatten(self):
+        return (self.omega,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+    @cachax.cached_property
+    def distances(self):
+        return jnp.cumsum(jnp.ones(100) * self.omega)
+```
+
+For a value with arguments, `cachax.cached_method`.
+
+## When it is fine
+
+The object has no field that changes, and the dictionary is filled outside of any
+trace.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from .._classes import Class
+from .._code import Code, Found
+from .._families import Keeps
+from .._finding import Severity
+from .._module import FunctionNode
+from .._reach import members_read
+from .._tracing import parameters
+from .._writes import Write, is_maker, own_object, writes
+
+CODE = "CX202"
+SEVERITY = Severity.WARNING
+MENTIONS = r"\.\w+\[[^\]]*\]\s*=[^=]|setdefault"
+_CACHE = re.compile(r"cache|memo|workspace|lazy", re.IGNORECASE)
+
+
+def check(code: Code) -> Iterator[Found]:
+    reached = {
+        function for traced in code.traced for function in members_read(traced, code)
+    }
+    for function in code.module.functions:
+        cls = code.class_around(function)
+        obj = own_object(function, code.module)
+        if obj is None or cls is None:
+            for parameter in parameters(function):
+                for write in _kept_items(function, parameter, code):
+                    if _CACHE.search(write.attribute):
+                        yield _found(write, function.name, parameter, sure=False)
+        elif not is_maker(function, cls.module) and not _is_nnx(cls):
+            for write in _kept_items(function, obj, code):
+                if cls.family or function in reached:
+                    yield _found(write, _name(cls, function), obj, sure=True)
+
+
+def _is_nnx(cls: Class) -> bool:
+    return cls.family is not None and cls.family.keeps is Keeps.STATIC
+
+
+def _kept_items(function: FunctionNode, obj: str, code: Code) -> Iterator[Write]:
+    for write in writes(function, obj, code.module):
+        kept = write.is_item and write.is_lazy and not _is_part(write.key)
+        if kept and code.kinds.of(write.value, code.module).has_arrays:
+            yield write
+
+
+def _is_part(key: ast.expr | None) -> bool:
+    """`x[...] = y`, `x[1:] = y`: x is an array or a Ref, no dictionary."""
+    is_dots = isinstance(key, ast.Constant) and key.value is ...
+    return is_dots or isinstance(key, ast.Slice)
+
+
+def _name(cls: Class, function: FunctionNode) -> str:
+    return f"{cls.name}.{function.name}"
+
+
+def _found(write: Write, name: str, obj: str, sure: bool) -> Found:
+    return Found(
+        write.node,
+        f"`{name}` keeps a JAX array in `{obj}.{write.attribute}`: stale when a field "
+        "changes, a tracer if first computed in a trace. Use cachax.cached_property or "
+        "cachax.cached_method.",
+        None if sure else Severity.INFORMATION,
+    )

@@ -1,0 +1,190 @@
+"""What traced code writes to `self` is lost, or is a tracer.
+
+## What it does
+
+Finds assignments to attributes of `self` (also by `object.__setattr__`) in functions
+that `jax.jit` or a loop of `jax.lax` traces; in methods that such a function calls (a
+warning); in methods of a pytree class that is frozen, where they raise; and of arrays
+in properties of other pytree classes, or around a frozen one by `object.__setattr__`
+(a warning). In other methods of an unfrozen pytree class, and where the value is no
+array or that cannot be told, it is information. `nnx` has its own rules for this, and
+is left alone.
+
+## Why is this bad?
+
+A traced function runs once, with tracers. If the object is an argument, the write
+goes to a copy and is lost. If it is static or closed over, the write leaves a tracer
+on the real object, once, and never happens again in later calls.
+
+## Example
+
+```python
+import functools
+
+import jax
+import jax.numpy as jnp
+
+
+class Counter:
+    def __init__(self):
+        self.total = 0
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def add(self, x):
+        self.total = self.total + jnp.sum(x)
+        return self.total
+```
+
+## Use instead
+
+```python
+import jax
+import jax.numpy as jnp
+
+
+@jax.jit
+def add(total, x):
+    return total + jnp.sum(x)
+```
+
+## When it is fine
+
+The write is meant to happen once for each trace, and is no array: a count of traces.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .._classes import Class, is_property
+from .._code import Code, Found
+from .._families import Keeps
+from .._finding import Severity
+from .._jax_names import Kind
+from .._module import FunctionNode
+from .._reach import members_read
+from .._tracing import Traced
+from .._writes import Write, is_maker, own_object, writes
+
+CODE = "CX203"
+SEVERITY = Severity.ERROR
+MENTIONS = r"class\s"
+
+
+def check(code: Code) -> Iterator[Found]:
+    reached = _reached(code)
+    for function in code.module.functions:
+        inside = _inside(function, code)
+        if inside is None:
+            continue
+        traced = _traced_around(inside, code)
+        caller = reached.get(inside.method)
+        for write in writes(function, inside.obj, code.module):
+            if write.is_item and not _is_name(write.key):
+                continue  # `self.ref[...] = x`: a Ref is made to be written to
+            if traced is not None:
+                yield _in_traced(write, inside, traced, code)
+            elif write.is_item or (write.is_lazy and inside.cls.family):
+                continue  # a cache: CX101, CX201, CX202
+            elif caller is not None:
+                yield _in_called(write, inside, caller, code)
+            elif inside.cls.family is not None:
+                yield from _in_pytree(write, inside, code)
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """A function in a method (or the method itself) that sees its `self`."""
+
+    function: FunctionNode
+    method: FunctionNode
+    cls: Class
+    obj: str
+
+    @property
+    def name(self) -> str:
+        return f"`{self.cls.name}.{self.method.name}`"
+
+
+def _inside(function: FunctionNode, code: Code) -> _Inside | None:
+    for method in [function, *code.module.around(function)]:
+        if isinstance(method, FunctionNode):
+            obj = own_object(method, code.module)
+            cls = code.class_around(method)
+            if obj is not None and cls is not None:
+                nnx = cls.family is not None and cls.family.keeps is Keeps.STATIC
+                made = nnx or is_maker(method, cls.module)
+                return None if made else _Inside(function, method, cls, obj)
+    return None
+
+
+def _traced_around(inside: _Inside, code: Code) -> Traced | None:
+    """The trace that runs the function: its own, or that of one around it."""
+    for outer in [inside.function, *code.module.around(inside.function)]:
+        traced = code.traced_nodes.get(outer)
+        if traced is not None and not traced.by.startswith("flax."):
+            return traced
+        if outer is inside.method:
+            break
+    return None
+
+
+def _reached(code: Code) -> dict[FunctionNode, Traced]:
+    """The methods that traced functions call, and by which."""
+    return {
+        function: traced
+        for traced in code.traced
+        if not traced.by.startswith("flax.")
+        for function in members_read(traced, code, of_arguments=True)
+    }
+
+
+def _is_no_array(write: Write, code: Code) -> bool:
+    return code.kinds.of(write.value, code.module) is Kind.OTHER
+
+
+def _in_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> Found:
+    return Found(
+        write.node,
+        f"{inside.name} writes to `{inside.obj}.{write.attribute}` where {traced.by} "
+        "traces it: the write happens once, on a copy or with a tracer. Return the "
+        "value instead.",
+        Severity.INFORMATION if _is_no_array(write, code) else None,
+    )
+
+
+def _in_called(write: Write, inside: _Inside, caller: Traced, code: Code) -> Found:
+    return Found(
+        write.node,
+        f"{inside.name} writes to `{inside.obj}.{write.attribute}` and is called from "
+        f"line {caller.function.lineno}, which {caller.by} traces: the write is lost "
+        "or leaves a tracer. Return the value instead.",
+        Severity.INFORMATION if _is_no_array(write, code) else Severity.WARNING,
+    )
+
+
+def _in_pytree(write: Write, inside: _Inside, code: Code) -> Iterator[Found]:
+    """Outside of any trace that is seen: a method may well be meant to change an object
+    that is not frozen. Nobody expects that of a property."""
+    assert inside.cls.family is not None
+    target = f"{inside.name} writes to `{inside.obj}.{write.attribute}`"
+    is_array = code.kinds.of(write.value, code.module).has_arrays
+    around = isinstance(write.node, ast.Call)
+    if inside.cls.is_frozen and not around:
+        yield Found(
+            write.node,
+            f"{target}, but the class is frozen ({inside.cls.family.name}): that "
+            "raises. Return a new object instead.",
+        )
+    elif is_array or is_property(inside.method):
+        unexpected = around or is_property(inside.method)
+        yield Found(
+            write.node,
+            f"{target}: under jit, JAX rebuilds the object ({inside.cls.family.name}) "
+            "and the write is lost. Return a new object instead.",
+            Severity.WARNING if is_array and unexpected else Severity.INFORMATION,
+        )
+
+
+def _is_name(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and isinstance(key.value, str)

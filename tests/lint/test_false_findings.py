@@ -1,0 +1,170 @@
+"""Code of real packages that was reported and should not have been, told again."""
+
+from linted import codes
+
+
+def test_a_helper_that_constructors_of_subclasses_call_makes_the_object() -> None:
+    """jax-galsim: Bounds._parse_args"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Bounds:
+        def _parse(self, x):
+            if self.x is None:
+                self.x = jnp.array(x)
+            return self.x
+
+        def tree_flatten(self):
+            return (self.x,), None
+
+    @jax.tree_util.register_pytree_node_class
+    class BoundsD(Bounds):
+        def __init__(self, x):
+            self._parse(x)
+    """
+    assert codes(text) == []
+
+
+def test_a_function_that_returns_arrays_only_if_asked_to() -> None:
+    """jax-galsim: akima_interp_coeffs(..., use_jax=False) under lru_cache"""
+    text = """
+    def coefficients(x, use_jax=True):
+        if use_jax:
+            return jnp.asarray(x)
+        return np.asarray(x)
+
+    @functools.lru_cache
+    def table(n):
+        return coefficients(n, use_jax=False)
+    """
+    assert codes(text) == []
+
+
+def test_a_moving_average_is_no_cache() -> None:
+    """netket: VMC_SR.compute_loss_and_update"""
+    text = """
+    @chex.dataclass
+    class Driver:
+        average: Array | None = None
+
+        def update(self, x):
+            old = self.average
+            if old is not None and old.n == 0:
+                old = None
+            self.average = jnp.mean(x)
+            return x
+    """
+    assert codes(text) == []
+
+
+def test_lazy_state_of_a_driver_is_no_cache() -> None:
+    """netket: ProgressBarCallback.on_run_start"""
+    text = """
+    @chex.dataclass
+    class Callback:
+        step: object = None
+
+        def on_start(self, driver):
+            if self.step is None:
+                self.step = driver.step_count
+    """
+    assert codes(text) == []
+
+
+def test_a_lazy_list_of_flags_read_in_a_jitted_method() -> None:
+    """herculens: MPMassModel.has_mass"""
+    text = """
+    class Model:
+        @property
+        def has_mass(self):
+            if not hasattr(self, "_has_mass"):
+                self._has_mass = [not isinstance(m, Zero) for m in self.models]
+            return self._has_mass
+
+        @partial(jax.jit, static_argnums=0)
+        def use(self, x):
+            return x if self.has_mass[0] else 0
+    """
+    assert codes(text) == ["cx203"]
+
+
+def test_a_distribution_of_tensorflow_probability_is_no_pytree() -> None:
+    """liesel: MultivariateNormalDegenerate"""
+    text = """
+    from tensorflow_probability.substrates.jax import distributions as tfd
+
+    class Normal(tfd.Distribution):
+        @cached_property
+        def eig(self):
+            return jnp.linalg.eigh(self.x)
+    """
+    assert codes(text) == []
+    auto = text.replace("tfd.Distribution", "tfd.AutoCompositeTensorDistribution")
+    assert codes(auto) == ["CX101"]
+
+
+def test_a_property_that_puts_its_state_in_order() -> None:
+    """tensorflow-probability: Distribution.parameters"""
+    text = """
+    @chex.dataclass
+    class Distribution:
+        @property
+        def parameters(self):
+            self._parameters = {k: v for k, v in self.raw.items()}
+            return self._parameters
+    """
+    assert codes(text) == ["cx203"]
+
+
+def test_methods_of_a_mutable_pytree_may_change_it() -> None:
+    """jax-galsim: PhotonArray; equinox: State.set"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Photons:
+        def scale(self, factor):
+            self.flux = self.flux * factor
+    """
+    assert codes(text) == []
+
+
+def test_an_entry_of_a_state_is_no_cache() -> None:
+    """brax: scramble_times"""
+    text = """
+    def scramble(state, x):
+        if "time" in state.info:
+            state.info["time"] = jnp.where(x, 0.0, 1.0)
+        return state
+    """
+    assert codes(text) == []
+
+
+def test_a_variable_of_nnx_is_written_to_in_place() -> None:
+    """flax: MultiHeadAttention.__call__"""
+    text = """
+    class Attention(nnx.Module):
+        def __call__(self, x):
+            if self.cached_key is None:
+                raise ValueError
+            self.cached_key[...] = jnp.sin(x)
+            self.index["i"] = jnp.sin(x)
+            return x
+    """
+    assert codes(text) == []
+    assert codes(text.replace("nnx.Module", "eqx.Module")) == []
+
+
+def test_a_method_that_assigns_and_jits_again() -> None:
+    """jaxtronomy: ImageData.update_data"""
+    text = """
+    class Data:
+        def __init__(self, data):
+            self.data = data
+            self.loss = jax.jit(self._loss)
+
+        def update(self, data):
+            self.data = data
+            self.loss = jax.jit(self._loss)
+
+        def _loss(self, x):
+            return x - self.data
+    """
+    assert codes(text) == []

@@ -1,0 +1,166 @@
+"""Names and classes followed through the files of a project."""
+
+from pathlib import Path
+
+import pytest
+
+from cachax.lint import Settings
+from cachax.lint._run import check_file
+
+FOO = """
+class Foo({base}):
+    @cached_property
+    def b(self):
+        return jnp.ones(3)
+"""
+IMPORTS = "from functools import cached_property\nimport jax.numpy as jnp\n"
+
+
+def codes(root: Path, files: dict[str, str], checked: str) -> list[str]:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    found = check_file(root / checked, Settings())
+    assert found.crash is None
+    return [f.code if f.severity.fails else f.code.lower() for f in found.findings]
+
+
+BASE = "import equinox as eqx\n\nclass Base(eqx.Module):\n    pass\n"
+LAYOUTS = {
+    "a relative import": (
+        "from .base import Base\n",
+        {"pkg/__init__.py": "", "pkg/base.py": BASE},
+    ),
+    "an absolute import": (
+        "from pkg.base import Base\n",
+        {"pkg/__init__.py": "", "pkg/base.py": BASE},
+    ),
+    "a module": (
+        "from . import base\nBase = base.Base\n",
+        {"pkg/__init__.py": "", "pkg/base.py": BASE},
+    ),
+    "an alias": (
+        "from pkg.base import Thing as Base\n",
+        {"pkg/__init__.py": "", "pkg/base.py": BASE + "Thing = Base\n"},
+    ),
+    "a re-export": (
+        "from pkg import Base\n",
+        {"pkg/__init__.py": "from .base import Base", "pkg/base.py": BASE},
+    ),
+    "two steps": (
+        "from .middle import Base\n",
+        {
+            "pkg/__init__.py": "",
+            "pkg/middle.py": "from .base import Base as B\n\n"
+            "class Base(B):\n    pass\n",
+            "pkg/base.py": BASE,
+        },
+    ),
+    "a parent package": (
+        "from ..base import Base\n",
+        {
+            "pkg/__init__.py": "",
+            "pkg/sub/__init__.py": "",
+            "pkg/base.py": BASE,
+        },
+    ),
+    "a folder without an __init__": (
+        "from pkg.sub.base import Base\n",
+        {"pkg/__init__.py": "", "pkg/sub/base.py": BASE},
+    ),
+    "src beside pyproject.toml": (
+        "from other.base import Base\n",
+        {"pyproject.toml": "", "src/other/__init__.py": "", "src/other/base.py": BASE},
+    ),
+    "a base with a metaclass that registers": (
+        "from .base import Base\n",
+        {
+            "pkg/__init__.py": "",
+            "pkg/base.py": "import jax\n\nclass Meta(type):\n"
+            "    def __init__(cls, *args):\n"
+            "        jax.tree_util.register_pytree_node_class(cls)\n\n"
+            "class Base(metaclass=Meta):\n    pass\n",
+        },
+    ),
+    "a base that registers its subclasses": (
+        "from .base import Base\n",
+        {
+            "pkg/__init__.py": "",
+            "pkg/base.py": "from jax.tree_util import register_pytree_node\n\n"
+            "class Base:\n    def __init_subclass__(cls):\n"
+            "        register_pytree_node(cls, None, None)\n",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("head", "files"), LAYOUTS.values(), ids=LAYOUTS)
+def test_a_base_class_in_another_file(
+    tmp_path: Path, head: str, files: dict[str, str]
+) -> None:
+    name = "pkg/sub/a.py" if "pkg/sub/__init__.py" in files else "pkg/a.py"
+    text = IMPORTS + head + FOO.format(base="Base")
+    assert codes(tmp_path, {**files, name: text}, name) == ["CX101"]
+
+
+def test_a_decorator_of_the_project_that_registers(tmp_path: Path) -> None:
+    decorators = (
+        "import dataclasses, jax\n\ndef pytree(cls):\n"
+        "    cls = dataclasses.dataclass(cls)\n"
+        "    return jax.tree_util.register_dataclass(cls, ['a'], [])\n"
+    )
+    text = (
+        IMPORTS
+        + "from .decorators import pytree\n\n@pytree"
+        + FOO.format(base="object")
+    )
+    files = {"p/__init__.py": "", "p/decorators.py": decorators, "p/a.py": text}
+    assert codes(tmp_path, files, "p/a.py") == ["CX101"]
+
+
+MORE = """
+import functools
+import equinox as eqx
+from .types import Array
+from .maths import norm
+
+class Foo(eqx.Module):
+    a: Array
+
+    @functools.cached_property
+    def b(self):
+        return self.a * 2
+
+    @functools.cached_property
+    def c(self):
+        return norm(self.d)
+"""
+
+
+def test_an_annotation_and_a_function_of_another_file(tmp_path: Path) -> None:
+    files = {
+        "p/__init__.py": "",
+        "p/types.py": "import jax\nArray = jax.Array\n",
+        "p/maths.py": "import jax.numpy as jnp\ndef norm(x):\n    return jnp.sum(x)\n",
+        "p/a.py": MORE,
+    }
+    assert codes(tmp_path, files, "p/a.py") == ["CX101", "CX101"]
+
+
+def test_cycles_end(tmp_path: Path) -> None:
+    files = {
+        "p/__init__.py": "from .a import Base",
+        "p/a.py": IMPORTS + "from .b import Base, Array\n" + FOO.format(base="Base"),
+        "p/b.py": "from .a import Base, Array\n",
+        "p/c.py": IMPORTS
+        + "x = y\ny = x\nclass A(B): pass\nclass B(A): pass\n"
+        + FOO.format(base="B, x, Foo"),
+    }
+    assert codes(tmp_path, files, "p/a.py") == []
+    assert codes(tmp_path, files, "p/c.py") == []
+
+
+def test_a_neighbour_that_does_not_parse_is_no_obstacle(tmp_path: Path) -> None:
+    text = IMPORTS + "from .base import Base\n" + FOO.format(base="Base")
+    files = {"p/__init__.py": "", "p/base.py": "class (", "p/a.py": text}
+    assert codes(tmp_path, files, "p/a.py") == []
