@@ -1,41 +1,17 @@
 """The page in a real browser: Debian's chromium, headless."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from browser import browser as browser
+from browser import opened
 from cachax.lab import Matrix
 from cachax.lab._page import page as page_of
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    if os.environ.get("CI"):
-        pytest.fail("the page's tests need Debian's package chromium")
-    pytest.skip("needs Debian's package chromium", allow_module_level=True)
-
-OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-]
-DESKTOP = {"width": 1280, "height": 900}
-PHONE = {"width": 390, "height": 844}
 Page = Any
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(params=["desktop", "phone"])
@@ -45,19 +21,8 @@ def page(
     """Loaded, with nothing said on the console and nothing asked of a network."""
     file = tmp_path / "lab.html"
     file.write_text(page_of(matrix), encoding="utf-8")
-    size = DESKTOP if request.param == "desktop" else PHONE
-    context = browser.new_context(viewport=size)
-    opened = context.new_page()
-    complaints: list[str] = []
-    asked: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text))
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("request", lambda sent: asked.append(sent.url))
-    opened.goto(file.as_uri())
-    yield opened
-    assert complaints == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-    context.close()
+    with opened(browser, file, request.param) as page:
+        yield page
 
 
 def rows(page: Page) -> list[str]:
