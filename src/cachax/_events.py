@@ -59,6 +59,8 @@ class Event:
     thread: str = field(default_factory=lambda: threading.current_thread().name)
     object: int = 0
     """Which one of its class: 1, 2, 3, ... in the order they were met; 0 for none."""
+    via: Where | None = None
+    """The call of a `cachax.jit` function that it happened in, if it did."""
     digest: str = ""
     """Of the numbers in the value."""
     depth: int = 0

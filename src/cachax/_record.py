@@ -72,6 +72,7 @@ def recording() -> "Iterator[Recorder]":
 class _Call:
     """A call of a `cachax.jit` function that is under way."""
 
+    where: Where | None = None
     carried: Moulds = ()
     was_inside: bool = False
     was_known: bool = False
@@ -323,7 +324,7 @@ class Recorder:
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(jitted: Any, *args: Any, **kwargs: Any) -> Any:
-            call = _Call(was_known=bool(jitted._habits))
+            call = _Call(where_now(), was_known=bool(jitted._habits))
             ready = jitted._shelf.get(id(args[0])) if args else None
             if ready is not None and ready[0](args[0]):
                 call.carried = jitted.moulds_of(ready[3])
@@ -453,6 +454,8 @@ class Recorder:
     ) -> None:
         now = time.perf_counter() if start is None else start
         about.setdefault("depth", self._clock.depth)
+        if self._doing.calls:
+            about.setdefault("via", self._doing.calls[0].where)
         number = 0 if obj is None else self.number(obj)
         event = Event(
             what, name, where or where_now(), now - self._began, object=number, **about

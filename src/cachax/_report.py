@@ -199,7 +199,7 @@ def _same_results(report: Report) -> list[Fix]:
             found.append(
                 Fix(
                     sum(e.own_seconds for e in events[1:]),
-                    events[-1].where,
+                    events[-1].via or events[-1].where,
                     f"{name} was computed {len(events)} times {whose}, with one result",
                     instead,
                 )
