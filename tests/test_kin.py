@@ -237,7 +237,7 @@ class Loose(eqx.Module):
 
     @cachax.cached_property
     def host(self) -> Any:
-        return np.asarray(self.x)
+        return np.array(self.x)
 
     @cachax.cached_property
     def itself(self) -> Any:

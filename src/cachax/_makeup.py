@@ -8,7 +8,7 @@ import enum
 import functools
 import types
 import weakref
-from collections import OrderedDict, deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,7 +23,6 @@ from ._parts import (
     ATOMS,
     dict_fields,
     instance_dict,
-    is_made_in_python,
     is_opaque,
     parts_of,
     walk,
@@ -82,8 +81,6 @@ class _Kind(enum.Enum):
 
 
 _kinds: WeakKeyDictionary[type, _Kind] = WeakKeyDictionary()
-_CONTAINERS = (dict, list, tuple, set, frozenset, deque)
-_WITH_NOTHING_ELSE = (*_CONTAINERS[:-1], OrderedDict)
 
 
 def _kind_of(cls: type) -> _Kind:
@@ -111,9 +108,8 @@ def _find_kind(cls: type) -> _Kind:
         return _Kind.VALUE if cls.__hash__ is not None else _Kind.UNKNOWN
     if parts_of(cls) is None:
         return _Kind.WHOLE if cls.__weakrefoffset__ != 0 else _Kind.UNKNOWN
-    if issubclass(cls, _CONTAINERS) and not is_made_in_python(cls):
-        # A defaultdict has a factory, a deque a length, that nobody sees.
-        return _Kind.PARTS if cls in _WITH_NOTHING_ELSE else _Kind.UNKNOWN
+    if issubclass(cls, defaultdict | deque):  # with a factory, a length, that are
+        return _Kind.UNKNOWN  # not among the parts
     return _Kind.PARTS
 
 

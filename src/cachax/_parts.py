@@ -267,12 +267,8 @@ def is_opaque(cls: type) -> bool:
     return parts_of(cls) is _referents
 
 
-def is_made_in_python(cls: type) -> bool:
-    return bool(cls.__flags__ & _MADE_IN_PYTHON)
-
-
 def _slots(cls: type) -> list[str]:
-    if not is_made_in_python(cls):
+    if not cls.__flags__ & _MADE_IN_PYTHON:
         return []
     attributes = vars(cls).items()
     return [n for n, a in attributes if isinstance(a, types.MemberDescriptorType)]
