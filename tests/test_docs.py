@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -37,6 +38,9 @@ def played(path: Path) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.skipif(
+    jax.__version_info__ < (0, 6), reason="JAX does not say yet what it compiles"
+)
 @pytest.mark.parametrize("name", ["explain"])
 def test_the_page_shows_what_comes_out(
     name: str, monkeypatch: pytest.MonkeyPatch

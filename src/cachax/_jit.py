@@ -1,9 +1,8 @@
 """A drop-in for `jax.jit` that carries cached values in and out."""
 
 import functools
-import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -15,26 +14,24 @@ from typing import (
 )
 
 import jax
-import jax.numpy as jnp
 from jax.tree_util import tree_flatten
 
 from ._carry import Brought, Carried, NewSubject
 from ._compat import (
     CONCRETE,
     UNSPECIFIED,
-    Tracer,
     current_trace,
     jit_is_disabled,
 )
-from ._errors import UnhashableValueError
 from ._find import Layout, layout_of
 from ._fresh import ENOUGH, NOT_FRESH, Fresh, what_comes_inside
 from ._habit import Habit, active_loan, call_lending
 from ._makeup import makeup_of
 from ._memo import memo_of, memos, subjects
 from ._options import Arguments, one_further
-from ._pack import is_hashable, pack
+from ._pack import is_hashable
 from ._parts import instance_dict, parts_of, plain_leaves
+from ._program import apart_from, bringing, carrying
 from ._ready import (
     Moulds,
     Plan,
@@ -291,7 +288,7 @@ class Jitted(Generic[P, R]):
 
         def program(carried: Carried) -> Any:
             if self._donates:
-                carried = _apart_from(leaves, carried)
+                carried = apart_from(leaves, carried)
             program = self._program(carried.moulds, len(tree[0]))
             return program(as_argument(carried), *args, **kwargs)
 
@@ -333,8 +330,8 @@ class Jitted(Generic[P, R]):
         if met == ENOUGH and not is_barred and self._transform is jax.jit:
             inside = what_comes_inside(first, moulds)
             if inside is not None:
-                bringing = _bringing(self.__wrapped__)
-                fresh = Fresh(bringing, self._static, self._options, first, inside)
+                fun = bringing(self.__wrapped__)
+                fresh = Fresh(fun, self._static, self._options, first, inside)
                 fresh.trace(args)
                 self._fresh[type(first)] = fresh
 
@@ -408,7 +405,7 @@ class Jitted(Generic[P, R]):
         program = self._programs.get((moulds, arguments))
         if program is None:
             options = one_further(self._options, arguments)
-            carrying = _carrying(
+            traced = carrying(
                 self.__wrapped__,
                 self._borrower,
                 self._static,
@@ -416,7 +413,7 @@ class Jitted(Generic[P, R]):
                 options,
                 self._transform,
             )
-            program = self._transform(carrying, **options)
+            program = self._transform(traced, **options)
             self._programs[moulds, arguments] = program
         return program
 
@@ -450,93 +447,3 @@ _BARRED_FROM_FRESH = {"donate_argnums", "donate_argnames", "out_shardings"}
 _PATIENCE = 8
 """How often a guess may be wrong until a function is taken to ask for other values each
 time; how many kinds of calls that look alike are told apart."""
-
-
-def _carrying(
-    fun: Callable[..., Any],
-    borrower: object,
-    static: Arguments,
-    moulds: Moulds,
-    options: dict[str, Any],
-    transform: Callable[..., Any],
-) -> Callable[..., Any]:
-    """The function as it is traced: with values coming in before its arguments, and
-    others going out with its result."""
-    always_bring = "out_shardings" in options
-    in_order = tuple(pair for group in by_root(moulds).values() for pair in group)
-
-    @functools.wraps(fun)
-    def carrying(values: Any, /, *args: Any, **kwargs: Any) -> Any:
-        loan = active_loan()
-        if loan is None or loan.traced or loan.borrower is not borrower:
-            raise Unprepared
-        tree, _ = static.take_out(args, kwargs)
-        layout = layout_of(tree)
-        copies = {} if layout is None else layout.by_slot(tree)
-        carried = Carried(jax.tree.leaves(values), in_order)
-        if transform is not jax.jit:
-            loan.check_the_same(copies, carried, transform)
-        loan.lay(copies, carried)
-        try:
-            out = fun(*args, **kwargs)
-        except Exception:
-            loan.check_failed()
-            raise
-        loan.check()
-        return _bringing_out(out, always_bring)
-
-    try:
-        signature = inspect.signature(fun)
-    except (TypeError, ValueError):  # a builtin
-        return carrying
-    cached = inspect.Parameter("_cached_values", inspect.Parameter.POSITIONAL_ONLY)
-    parameters = [cached, *signature.parameters.values()]
-    carrying.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return carrying
-
-
-def _bringing(fun: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(fun)
-    def bringing(*args: Any, **kwargs: Any) -> Any:
-        return _bringing_out(fun(*args, **kwargs))
-
-    return bringing
-
-
-def _bringing_out(out: Any, always: bool = False) -> Any:
-    brought = _values_on(out)
-    return Brought(out, brought) if brought.moulds or always else out
-
-
-def _values_on(out: Any) -> Carried:
-    """The values kept on the objects in the result of a trace, as far as they can
-    leave it. The others are computed again when they are asked for."""
-    layout = layout_of((out,))
-    arrays: list[Any] = []
-    moulds = []
-    objects = layout.by_slot((out,)) if layout else {}
-    on_trust = frozenset(slot for slot, x in objects.items() if memo_of(x).on_trust)
-    for slot, obj in objects.items():
-        for key, value in memo_of(obj).values.items():
-            try:
-                packed = pack(value, key.of(obj))
-            except UnhashableValueError:
-                continue
-            if packed is not None:
-                arrays += packed[0]
-                moulds.append(((slot, key), packed[1]))
-    return Carried(arrays, tuple(moulds), on_trust if moulds else frozenset())
-
-
-def _apart_from(leaves: Sequence[Any], carried: Carried) -> Carried:
-    """The same values in other memory, where they share it with one of `leaves`: a
-    buffer cannot be donated and be used."""
-    taken = {_address(x) for x in leaves} - {None}
-    copies = [jnp.copy(x) if _address(x) in taken else x for x in carried.arrays]
-    return Carried(copies, carried.moulds)
-
-
-def _address(x: Any) -> int | None:
-    if not isinstance(x, jax.Array) or isinstance(x, Tracer):
-        return None
-    return x.addressable_data(0).unsafe_buffer_pointer()
