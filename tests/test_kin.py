@@ -5,9 +5,13 @@ import copy
 import datetime
 import decimal
 import gc
+import os
 import pickle
+import subprocess
+import sys
 import weakref
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -624,3 +628,37 @@ def test_of_a_method_few_values_are_kept_for_one_array() -> None:
         mesh(points=points).power(n)
     gc.collect()
     assert len(jax.live_arrays()) <= arrays + 9
+
+
+def test_nothing_is_said_at_the_end_of_a_program(tmp_path: Any) -> None:
+    """The last objects go when modules have no globals any more."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import dataclasses, jax, jax.numpy as jnp, cachax, cachax._kin, cachax._memo
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    points: jax.Array
+    density: jax.Array
+
+    @cachax.cached_property
+    def total(self):
+        return jnp.sum(self.points)
+
+points = jnp.ones(3)
+meshes = [Mesh(points, jnp.ones(3)) for _ in range(3)]
+print([float(mesh.total) for mesh in meshes])
+cachax.hold = [Mesh(points, jnp.zeros(3)), points]
+cachax.hold[0].total
+"""
+    )
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(cachax.__file__).parent.parent)},
+    )
+    assert (ended.stdout, ended.stderr) == ("[3.0, 3.0, 3.0]\n", "")

@@ -66,7 +66,6 @@ class _Watch(weakref.ref[Any]):
 
 
 def _gone(watch: _Watch) -> None:
-    # Called at exit too, when there may be no more globals.
     record = watch.record()
     if record is not None:
         record.kin.lose(record, watch.place)
@@ -96,6 +95,9 @@ class Records(dict[int | None, tuple[Any, ...]]):
             self[array] = others
         else:
             self.pop(array, None)
+
+
+_with_undecided: "set[Kin]" = set()
 
 
 class Kin:
@@ -193,7 +195,12 @@ class Kin:
         if not self._stays_without(record, place) or not any(record.ids):
             self.drop(record)
 
-    def _stays_without(self, record: _Record, place: int) -> bool:
+    def _stays_without(
+        self,
+        record: _Record,
+        place: int,
+        with_undecided: "set[Kin]" = _with_undecided,  # at exit, globals go first
+    ) -> bool:
         if record.rest in self._used:
             used = self._used[record.rest]
             return used is not None and not used[place]
@@ -204,7 +211,7 @@ class Kin:
         if self._undecided is not record:
             self.drop_undecided()
             self._undecided = record
-            _with_undecided.add(self)
+            with_undecided.add(self)
         return True
 
     def known(self, makeup: Makeup) -> tuple[Any, list[bool]] | None:
@@ -238,9 +245,6 @@ def _same(mine: Sequence[int | None], its: Sequence[int | None]) -> list[bool]:
 def _where(needed: Sequence[bool], same: Sequence[bool]) -> bool:
     """Whether all that is needed is the same."""
     return all(s for s, n in zip(same, needed, strict=True) if n)
-
-
-_with_undecided: weakref.WeakSet[Kin] = weakref.WeakSet()
 
 
 def _drop_undecided(phase: str, info: dict[str, int]) -> None:
