@@ -41,7 +41,7 @@ def played(path: Path) -> list[tuple[str, str]]:
 @pytest.mark.skipif(
     jax.__version_info__ < (0, 6), reason="JAX does not say yet what it compiles"
 )
-@pytest.mark.parametrize("name", ["explain"])
+@pytest.mark.parametrize("name", ["explain", "reuse"])
 def test_the_page_shows_what_comes_out(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
