@@ -72,7 +72,7 @@ class Plan:
             self._places = [(places[root], root) for root in self._asked]
         self._pick = picking([place for place, _ in self._places])
         self._read = reading_dicts_of(object)
-        self._with_names = True
+        self._all_frozen = False
 
     def put_on_shelf(self, owners: dict[Slot, Any]) -> None:
         """Have the values of these objects at hand."""
@@ -110,17 +110,19 @@ class Plan:
         if all_flat:
             (self._read, *others) = {reading_dicts_of(type(obj)) for obj in objects}
             if not others:
-                self._with_names = not all_frozen  # else they cannot be changed
+                self._all_frozen = all_frozen
                 self._shelf.together = (self._ids_of(objects), one_or_all(found))
         return one_or_all(found)
 
     def _ids_of(self, objects: Sequence[Any]) -> list[Any]:
         """Of many objects and their fields, all in C: for a flat object, that is all
-        there is to see."""
+        there is to see. A frozen one has the fields it had, but for what a user has
+        laid into it."""
+        if self._all_frozen:
+            return [*map(id, objects), *map(len, map(self._read, objects))]
         dicts = [*map(self._read, objects)]
         fields = chain.from_iterable(map(dict.values, dicts))
-        names = chain.from_iterable(dicts) if self._with_names else ()
-        return [*map(id, objects), *map(id, fields), *names]
+        return [*map(id, objects), *map(id, fields), *chain.from_iterable(dicts)]
 
 
 def picking(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
