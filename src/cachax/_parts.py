@@ -206,7 +206,7 @@ def _fields(cls: type) -> Parts | None:
     derived from them, and appears without anything having changed.
     """
     # By name: a slot's descriptor holds its class, and so would this cache for ever.
-    slots = [name for base in cls.__mro__ for name in _slots(base)]
+    slots = slots_of(cls)
     derived = frozenset(
         name
         for base in cls.__mro__
@@ -260,6 +260,10 @@ _usual_dict = operator.attrgetter("__dict__")
 
 def _bare_dict(x: Any) -> dict[str, Any]:
     return instance_dict(x, "__dict__")
+
+
+def slots_of(cls: type) -> list[str]:
+    return [name for base in cls.__mro__ for name in _slots(base)]
 
 
 def _slots(cls: type) -> list[str]:
