@@ -255,10 +255,14 @@ class _Hits:
         return StaleValueError(key.of(obj), what, why, changed, largest)
 
 
+_evaluate = Computed.evaluate
+"""As it is: whoever counts computations does not count those made to compare."""
+
+
 def _again(key: Computed, obj: Any, is_carried: bool) -> Any:
     """What the body computes now, in the form the kept value has."""
     before = memos.get(id(obj))
-    now = key.evaluate(obj)
+    now = _evaluate(key, obj)
     if isinstance(before, Memo):
         after = before.after_a_body(obj)
         if after is not before:  # the body has set a field, as it did the first time
