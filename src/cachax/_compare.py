@@ -149,6 +149,10 @@ class _Comparison:
         list_parts = parts_of(type(one)) or _no_parts
         parts, others = list_parts(one), list_parts(other)
         code = isinstance(one, types.FunctionType) and one.__code__ != other.__code__
+        if isinstance(one, dict) and one.keys() != other.keys():
+            names = ", ".join(repr(key) for key in one.keys() ^ other.keys())
+            yield Difference(where, f"only one of them has {names}")
+            return
         if len(parts) != len(others) or code:
             yield Difference(where, f"{_short(one)} against {_short(other)}")
             return
