@@ -190,12 +190,24 @@ fun = lambda o: testing.total(o.{p})
 testing.check_same(testing.gradient(fun, obj), expected)
 obj.{p}
 testing.check_same(testing.gradient(fun, obj), expected)
-inside = cachax.jit(lambda o: testing.gradient(fun, o))(obj)
-testing.check_same(inside, expected)
 """,
         """
 body = type(obj).{p}.func
 testing.gradient(lambda o: testing.total(body(o)), obj)
+""",
+    ),
+    Trial(
+        3,
+        "grad inside jit",
+        """
+body = type(obj).{p}.func
+expected = testing.gradient(lambda o: testing.total(body(o)), testing.cold(obj))
+fun = cachax.jit(lambda o: testing.gradient(lambda o: testing.total(o.{p}), o))
+testing.check_same(fun(obj), expected)
+""",
+        """
+body = type(obj).{p}.func
+jax.jit(lambda o: testing.gradient(lambda o: testing.total(body(o)), o))(obj)
 """,
     ),
     Trial(

@@ -16,7 +16,7 @@ import numpy as np
 from ._compat import Tracer, is_ref
 from ._memo import memos
 from ._pack import identity_of
-from ._parts import ATOMS, dict_fields, instance_dict, parts_of
+from ._parts import ATOMS, dict_fields, instance_dict, is_weak, parts_of
 
 _TOO_MANY = 200
 """Parts, from which on an object costs more to compare than it may save."""
@@ -108,7 +108,7 @@ def makeup_of(obj: Any) -> Makeup | None:
         if kind is not _Kind.ARRAY and is_ref(thing):  # what is in it changes
             return None
         if kind is _Kind.ARRAY or kind is _Kind.TRACER:
-            rest.append((thing.shape, thing.dtype, thing.weak_type))
+            rest.append((thing.shape, thing.dtype, is_weak(thing)))
             things.append(thing)
         elif kind is _Kind.WRITABLE:
             rest.append((cls, thing.shape, thing.dtype))

@@ -236,6 +236,11 @@ def dict_fields(x: Any) -> list[Any]:
     return [*fields, *fields.values()]
 
 
+def is_weak(array: Any) -> bool:
+    """Whether its dtype gives way to others. An array of random keys cannot say."""
+    return bool(getattr(array, "weak_type", False))
+
+
 def is_simple(obj: Any) -> bool:
     """Frozen, with nothing but arrays, numbers and strings for fields."""
     cls = type(obj)

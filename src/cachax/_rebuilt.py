@@ -14,7 +14,7 @@ from ._computed import Computed
 from ._find import FIRST
 from ._makeup import makeup_of
 from ._memo import memo_of, memos
-from ._parts import instance_dict, is_simple
+from ._parts import instance_dict, is_simple, is_weak
 from ._ready import Moulds, Unprepared, one_or_all, picking
 from ._shelf import Shelf
 
@@ -64,7 +64,7 @@ def _kind(field: Any) -> Any:
     """What a body may see of an array without making use of it."""
     if not isinstance(field, jax.Array):
         return None
-    return (field.shape, field.dtype, field.weak_type)
+    return (field.shape, field.dtype, is_weak(field))
 
 
 def what_is_known(first: Any, moulds: Moulds) -> tuple[list[bool], list[Any]] | None:

@@ -9,7 +9,7 @@ from jax.tree_util import PyTreeDef
 
 from ._compat import Tracer, inputs_used
 from ._levels import at_level_of
-from ._parts import walk
+from ._parts import is_weak, walk
 
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
 
@@ -69,4 +69,4 @@ def _like(array: Any) -> Any:
     if isinstance(array, np.ndarray):
         return array
     like: Any = jax.ShapeDtypeStruct
-    return like(array.shape, array.dtype, weak_type=array.weak_type)
+    return like(array.shape, array.dtype, weak_type=is_weak(array))
