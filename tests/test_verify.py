@@ -164,6 +164,40 @@ def test_a_value_handed_on_to_a_rebuilt_object_is_checked(
     assert replace(mesh, density=jnp.zeros(3)).total == 6.0  # and nobody would know
 
 
+@cachax.cache
+def product(a: Any, b: Any) -> Any:
+    return FACTOR * a * b
+
+
+def test_so_is_that_of_a_function_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = jnp.ones(2), jnp.ones(2)
+    with cachax.verify():
+        kept = product(a, b)
+        assert product(a, b) is kept
+        monkeypatch.setattr(f"{__name__}.FACTOR", 2.0)
+        with pytest.raises(StaleValueError, match="product: the value that was kept"):
+            product(a, b)
+    assert product(a, b) is kept
+
+
+def test_a_field_replaced_by_another_thread_is_no_difference() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.x = jnp.ones(2)
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            if cachax.is_cached(self, "total"):  # being computed again
+                self.x = jnp.zeros(2)  # as another thread would
+            return jnp.sum(self.x)
+
+    slow = Slow()
+    with cachax.verify():
+        assert slow.total == 2.0
+        assert slow.total == 2.0
+        assert slow.total == 0.0
+
+
 def test_so_are_the_values_at_hand_for_rebuilt_objects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -216,6 +216,7 @@ class _Hits:
 
     def _compare(self, key: Computed, obj: Any, value: Any, is_carried: bool) -> None:
         then = self._seen.about(key, obj, value)
+        memo = memos.get(id(obj))
         try:
             now = _again(key, obj, is_carried)
         except StaleValueError:
@@ -225,7 +226,7 @@ class _Hits:
             raise self._stale(key, obj, value, what, None, then) from error
         tolerance = replace(self._tolerance, rounding=then is None)
         found = difference(value, now, tolerance)
-        if found is None:
+        if found is None or _was_changed(obj, memo):
             return
         anew = difference(now, _again(key, obj, is_carried), tolerance)
         if anew is not None:
@@ -272,6 +273,14 @@ def _again(key: Computed, obj: Any, is_carried: bool) -> Any:
         return now
     packed = pack(now, key.of(obj), numbers_that_travel(key, obj, now))
     return now if packed is None else packed[1].fill(packed[0])
+
+
+def _was_changed(obj: Any, memo: Any) -> bool:
+    """Whether another thread, or the body, has just replaced an array of the object:
+    then the value that was found is not the one that is found next."""
+    if not isinstance(memo, Memo) or memo_of(obj) is memo:
+        return False
+    return memo.after_a_body(obj) is memo
 
 
 def _can_be_checked(key: Computed, obj: Any, value: Any) -> bool:
