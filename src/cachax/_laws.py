@@ -54,7 +54,7 @@ GLOBAL = Trial(
     2,
     "a global changes",
     """
-scope = type(obj).{p}.func.__globals__
+scope = inspect.unwrap(type(obj).{p}.func).__globals__
 with cachax.verify():
     obj.{p}
     scope["{name}"] = testing.altered(scope["{name}"])
@@ -62,6 +62,8 @@ with cachax.verify():
 """,
     of_trees=False,
 )
+AFRESH = "    type(obj).{p}.func.clear_cache()\n"
+"""After a global has changed: a jitted body has the old one in its program."""
 
 _ONCE = 'assert runs == [1], f"the body ran {{sum(runs)}} times"'
 

@@ -25,11 +25,11 @@ import numpy as np
 import cachax
 
 from ._compare import Tolerance, difference
-from ._compat import Tracer
+from ._compat import Tracer, is_jitted
 from ._computed import Computed
 from ._errors import CachaxError, NotKeptWarning, StaleValueError, UnknownPropertyError
 from ._find import is_pytree
-from ._laws import GLOBAL, ITSELF, TRIALS, Trial
+from ._laws import AFRESH, GLOBAL, ITSELF, TRIALS, Trial
 from ._memo import keys_of
 from ._parts import fields_in, instance_dict, slots_of
 from ._watch import watching
@@ -198,19 +198,25 @@ class _Court:
         return False
 
     def _try_globals(self, name: str) -> None:
-        func = _function(getattr(type(self._obj), name).func)
+        body = getattr(type(self._obj), name).func
+        func = _function(body)
         if func is None:
             return
         for each in sorted(_globals_of(func) - self._constants):
             program = GLOBAL.program.replace("{name}", each)
+            if is_jitted(body):
+                start, end = program.rsplit("    obj.{p}", 1)
+                program = f"{start}{AFRESH}    obj.{{p}}{end}"
             before = func.__globals__[each]
             try:
                 error = self._run(program, name)
             finally:
                 func.__globals__[each] = before
+                if is_jitted(body):
+                    body.clear_cache()
             if error is None:
                 self._held += 1
-            else:
+            elif isinstance(error, StaleValueError):
                 why = (
                     f"The body uses the global {each!r}. When that changes, the value "
                     "that was kept is out of date. Make it a field of the object; or "
@@ -218,6 +224,8 @@ class _Court:
                     f"`constants=[{each!r}]`."
                 )
                 self._find(GLOBAL, name, why, program)
+            else:
+                self._skip(f"{GLOBAL.name}: {each}", name, _words(error))
 
     def _run(self, program: str, name: str) -> Exception | None:
         """What it raises, on a fresh object."""
@@ -328,7 +336,7 @@ def _shown(obj: Any, program: str) -> str:
     named["np"] = "import numpy as np"
     named["ThreadPoolExecutor"] = "from concurrent.futures import ThreadPoolExecutor"
     named |= {x: f"import {x}" for x in ("cachax", "copy", "gc", "jax", "pickle")}
-    named["weakref"] = "import weakref"
+    named |= {x: f"import {x}" for x in ("inspect", "weakref")}
     text = f"obj = {made}\n{program.strip()}\n"
     used = [line for x, line in named.items() if re.search(rf"\b{x}\b", text)]
     return "\n".join([*sorted(used, key=_in_order), "", text])
@@ -560,6 +568,7 @@ _SCOPE = {
     "cachax": cachax,
     "copy": copy,
     "gc": gc,
+    "inspect": inspect,
     "jax": jax,
     "jnp": jnp,
     "pickle": pickle,
