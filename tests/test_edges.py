@@ -759,3 +759,27 @@ def test_structured_and_object_numpy_values_are_refused_in_jit() -> None:
     jax.tree_util.register_dataclass(Odd, data_fields=["x"], meta_fields=[])
     with pytest.raises(cachax.UnhashableValueError, match=r"Odd\.table"):
         cachax.jit(lambda o: o.table is None or o.x)(Odd(jnp.ones(())))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Drawing:
+    key: Any
+    scale: Any
+
+    @cachax.cached_property
+    def noise(self) -> Any:
+        computing("noise")
+        return jax.random.normal(self.key, (3,))
+
+
+def test_a_random_key_may_be_a_field() -> None:
+    """An array of keys is an array of JAX without a weak type."""
+    drawing = Drawing(jax.random.key(0), jnp.ones(()))
+    fun = cachax.jit(lambda d: d.scale * d.noise)
+    with computations() as counted:
+        for scale in range(12):
+            rebuilt = Drawing(drawing.key, jnp.float32(scale))
+            expected = scale * drawing.noise
+            np.testing.assert_allclose(fun(rebuilt), expected, rtol=1e-6)
+    assert counted == {"noise": 1}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ._errors import LiftError as LiftError
     from ._errors import NotKeptWarning as NotKeptWarning
     from ._errors import NowhereToStoreError as NowhereToStoreError
+    from ._errors import StaleValueError as StaleValueError
     from ._errors import UnhashableArgumentError as UnhashableArgumentError
     from ._errors import UnhashableValueError as UnhashableValueError
     from ._errors import UnknownPropertyError as UnknownPropertyError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ._verbs import is_cached as is_cached
     from ._verbs import preset as preset
     from ._verbs import warm as warm
+    from ._verify import verify as verify
     from ._vmap import vmap as vmap
 else:
     # The same, on first use: `cachax lint` works where JAX is not installed.
@@ -37,6 +39,7 @@ else:
             "LiftError",
             "NotKeptWarning",
             "NowhereToStoreError",
+            "StaleValueError",
             "UnhashableArgumentError",
             "UnhashableValueError",
             "UnknownPropertyError",
@@ -49,6 +52,7 @@ else:
         "_record": ["record"],
         "_report": ["Report"],
         "_verbs": ["cached", "clear", "is_cached", "preset", "warm"],
+        "_verify": ["verify"],
         "_vmap": ["vmap"],
     }
     __all__ = [name for names in _HOMES.values() for name in names]

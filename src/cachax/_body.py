@@ -12,6 +12,7 @@ from jax.tree_util import PyTreeDef
 
 from ._carry import Carried, NewSubject
 from ._compat import Tracer, jit_is_disabled
+from ._errors import StaleValueError
 from ._find import layout_of
 from ._habit import Habit, active_loan, call_lending
 from ._memo import subjects
@@ -86,8 +87,8 @@ def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
             if active_loan() is not None:  # further out they must be found first
                 raise
             return body(obj)
-        except Exception:
-            if started:
+        except Exception as error:
+            if started or isinstance(error, StaleValueError):
                 raise
         # Refused before it came to tracing: an option of the jitted function (a
         # sharding for each field) fits the object and not the luggage.

@@ -271,7 +271,7 @@ def _packed(key: Key, obj: Any) -> tuple[Any, list[Any], Mould] | None:
     value = key.peek(obj, memo)
     if value is memo:
         return None
-    parts = pack(value, key.of(obj), _numbers_that_travel(key, obj, value))
+    parts = pack(value, key.of(obj), numbers_that_travel(key, obj, value))
     if parts is None:
         return None
     arrays, mould = parts
@@ -282,7 +282,7 @@ def _packed(key: Key, obj: Any) -> tuple[Any, list[Any], Mould] | None:
     return packed
 
 
-def _numbers_that_travel(key: Key, obj: Any, value: Any) -> list[bool] | None:
+def numbers_that_travel(key: Key, obj: Any, value: Any) -> list[bool] | None:
     """Which leaves of `value` are no constants, though they are Python numbers.
 
     An object with Python numbers for leaves has them traced inside jit, and so is

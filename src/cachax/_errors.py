@@ -88,6 +88,58 @@ class LeakedTracerError(CachaxError, ValueError):
         )
 
 
+class StaleValueError(CachaxError, ValueError):
+    """Inside `verify`: a kept value that is not what its body returns now."""
+
+    def __init__(
+        self,
+        owner: str,
+        what: str,
+        why: str,
+        field: str | None = None,
+        largest: float | None = None,
+    ) -> None:
+        super().__init__(
+            f"{owner}: the value that was kept is not what its body returns now. "
+            f"{what} {why}"
+        )
+        self.owner = owner
+        """The class and the property."""
+        self.field = field
+        """The field that was changed, if that can be told."""
+        self.largest = largest
+        """The largest difference, if the two differ in numbers."""
+
+
+def written_to(place: str) -> str:
+    return (
+        f"The numpy array in {place} was written to in place after the value was "
+        "computed, which nobody can see. Assign a new array instead, or call "
+        "`cachax.clear` on the object after writing."
+    )
+
+
+def maybe_written_to(places: str) -> str:
+    return (
+        "The value was computed before `cachax.verify` looked on. There are numpy "
+        f"arrays in {places}: one that is written to in place is not noticed. Assign a "
+        "new array instead. Else the body uses something outside the object that has "
+        "changed, such as a global."
+    )
+
+
+NOT_A_FUNCTION = (
+    "The body returns another value each time: it uses something outside the object, "
+    "such as a random generator, a clock, a counter. Make what it uses a field (a key "
+    "of `jax.random`), or write a plain method."
+)
+OUTSIDE = (
+    "The fields are the same, and so is the value each time the body runs now. It uses "
+    "something outside the object that has changed: a global, a closure, a file. Make "
+    "it a field."
+)
+
+
 class NotKeptWarning(UserWarning):
     """A value that cannot be kept: it would keep its object alive for ever, or be out
     of date without anybody knowing."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from ._carry import Ask, Carried, Loan, Retrace
 from ._find import Layout
 from ._pack import Mould
+from ._parts import is_weak
 from ._recent import Recent
 
 T = TypeVar("T")
@@ -160,10 +161,6 @@ def active_loan() -> Loan | None:
 def signature_of(leaves: Sequence[Any]) -> Any:
     """What of the leaves a trace can see: their shapes and dtypes."""
     return tuple(
-        (getattr(x, "shape", type(x)), getattr(x, "dtype", None), _is_weak(x))
+        (getattr(x, "shape", type(x)), getattr(x, "dtype", None), is_weak(x))
         for x in leaves
     )
-
-
-def _is_weak(x: Any) -> bool:
-    return bool(getattr(x, "weak_type", False))

@@ -24,6 +24,7 @@ from ._parts import (
     dict_fields,
     instance_dict,
     is_opaque,
+    is_weak,
     parts_of,
     walk,
 )
@@ -151,8 +152,7 @@ def makeup_of(obj: Any) -> Makeup | None:
 
 def look_of(array: Any) -> tuple[Any, ...]:
     """What a body may see of an array without making use of its numbers."""
-    weak = getattr(array, "weak_type", False)  # a PRNG key has none
-    return (array.shape, array.dtype, weak)
+    return (array.shape, array.dtype, is_weak(array))
 
 
 def place_of(array: Any) -> Any:

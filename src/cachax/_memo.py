@@ -195,7 +195,7 @@ class Memo(weakref.ref[Any]):
 def _to_the_reader() -> int:
     """Frames from the caller of this to the line that reads a property."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back and frame.f_globals["__name__"].startswith("cachax."):
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("cachax."):
         frame, level = frame.f_back, level + 1
     return level
 

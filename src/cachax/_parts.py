@@ -206,7 +206,7 @@ def _fields(cls: type) -> Parts | None:
     derived from them, and appears without anything having changed.
     """
     # By name: a slot's descriptor holds its class, and so would this cache for ever.
-    slots = [name for base in cls.__mro__ for name in _slots(base)]
+    slots = slots_of(cls)
     derived = frozenset(
         name
         for base in cls.__mro__
@@ -234,6 +234,11 @@ def _fields(cls: type) -> Parts | None:
 def dict_fields(x: Any) -> list[Any]:
     fields = instance_dict(x, "__dict__")
     return [*fields, *fields.values()]
+
+
+def is_weak(array: Any) -> bool:
+    """Whether its dtype gives way to others. An array of random keys cannot say."""
+    return bool(getattr(array, "weak_type", False))
 
 
 def is_simple(obj: Any) -> bool:
@@ -265,6 +270,10 @@ def _bare_dict(x: Any) -> dict[str, Any]:
 def is_opaque(cls: type) -> bool:
     """Whether only the garbage collector can see what is inside a `cls` object."""
     return parts_of(cls) is _referents
+
+
+def slots_of(cls: type) -> list[str]:
+    return [name for base in cls.__mro__ for name in _slots(base)]
 
 
 def _slots(cls: type) -> list[str]:

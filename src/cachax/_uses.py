@@ -13,7 +13,7 @@ from jax.tree_util import PyTreeDef
 from ._compat import Tracer, inputs_used
 from ._levels import at_level_of
 from ._makeup import Makeup, makeup_of
-from ._parts import walk
+from ._parts import is_weak, walk
 
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
 
@@ -94,8 +94,8 @@ def _like(array: Any) -> Any:
     if isinstance(array, np.ndarray | jax.ShapeDtypeStruct):
         return array
     like: Any = jax.ShapeDtypeStruct
-    weak = getattr(array, "weak_type", False)  # a PRNG key has none, and takes none
-    return like(array.shape, array.dtype, **({"weak_type": True} if weak else {}))
+    about = {"weak_type": True} if is_weak(array) else {}  # a PRNG key takes none
+    return like(array.shape, array.dtype, **about)
 
 
 @dataclass(frozen=True)

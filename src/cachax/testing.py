@@ -1,0 +1,578 @@
+"""Try the laws on an object of your own.
+
+`check_laws` does it. The other names are what the programs it shows are made of.
+"""
+
+import contextlib
+import copy
+import dataclasses
+import gc
+import inspect
+import pickle
+import re
+import sys
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, get_origin
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import cachax
+
+from ._compare import Tolerance, difference
+from ._compat import Tracer, is_jitted
+from ._computed import Computed
+from ._errors import CachaxError, NotKeptWarning, StaleValueError, UnknownPropertyError
+from ._find import is_pytree
+from ._laws import AFRESH, GLOBAL, ITSELF, TRIALS, Trial
+from ._memo import keys_of
+from ._parts import fields_in, instance_dict, slots_of
+from ._watch import watching
+
+_NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A law that does not hold."""
+
+    law: int
+    title: str
+    property: str
+    why: str
+    program: str
+    """The smallest that shows it: it raises."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.property}: {self.title}", f"  {self.why}", ""]
+        return "\n".join([*lines, *(f"    {x}" for x in self.program.splitlines())])
+
+
+@dataclasses.dataclass(frozen=True)
+class NotTried:
+    """A law that could not be tried, and why."""
+
+    title: str
+    property: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.property}: {self.title}: {self.why}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What came of trying the laws on an object."""
+
+    owner: str
+    properties: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    not_tried: tuple[NotTried, ...]
+    held: int
+    """How many trials found nothing."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    def __str__(self) -> str:
+        of = ", ".join(self.properties) or "no cached property"
+        count = f"{self.held} held, {len(self.findings)} did not"
+        text = [f"The laws on {self.owner} ({of}): {count}."]
+        text += [str(finding) for finding in self.findings]
+        if self.not_tried:
+            text.append("\n".join(["Not tried:", *self._reasons()]))
+        return "\n\n".join(text)
+
+    def _reasons(self) -> list[str]:
+        """Each one once, with all that was not tried for it."""
+        titles: dict[tuple[str, str], list[str]] = {}
+        for each in self.not_tried:
+            titles.setdefault((each.property, each.why), []).append(each.title)
+        return [
+            f"  {name}: {why}\n    ({'; '.join(those)})"
+            for (name, why), those in titles.items()
+        ]
+
+
+class LawsError(CachaxError, AssertionError):
+    """Laws that do not hold for an object; `report` has each of them."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
+def check_laws(
+    obj: Any, *names: str, constants: Iterable[str] = (), raises: bool = True
+) -> Report:
+    """Try the laws on `obj` and these cached properties, all if none is named.
+
+    The object itself is left as it is: copies of it are tried. If a law does not hold,
+    `LawsError` says which, for which property, why, and with the smallest program that
+    shows it; with `raises=False` the report is returned all the same.
+
+    A global that a body depends on is found by changing it for a moment. One that never
+    changes is declared `Final` where it is defined, or named among the `constants`.
+
+    >>> import dataclasses, jax, jax.numpy as jnp, cachax
+    >>> from cachax import testing
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Line:
+    ...     x: jax.Array
+    ...
+    ...     @cachax.cached_property
+    ...     def mean(self):
+    ...         return jnp.mean(self.x)
+    >>> testing.check_laws(Line(jnp.array([1.0, 3.0]))).ok
+    True
+    """
+    keys = keys_of(type(obj))
+    for name in names:
+        if name not in keys:
+            raise UnknownPropertyError(type(obj), name, keys)
+    court = _Court(obj, frozenset(constants))
+    for name in names or keys:
+        court.try_property(name)
+    report = court.report(names or tuple(keys))
+    if raises and not report.ok:
+        raise LawsError(report)
+    return report
+
+
+class _Court:
+    """Where the laws are tried on one object."""
+
+    def __init__(self, obj: Any, constants: frozenset[str]) -> None:
+        self._obj = obj
+        self._constants = constants
+        self._is_tree = is_pytree(obj)
+        self._findings: list[Finding] = []
+        self._not_tried: list[NotTried] = []
+        self._held = 0
+
+    def report(self, names: tuple[str, ...]) -> Report:
+        return Report(
+            type(self._obj).__qualname__,
+            names,
+            tuple(self._findings),
+            tuple(self._not_tried),
+            self._held,
+        )
+
+    def try_property(self, name: str) -> None:
+        error = self._run("obj.{p}", name)
+        if error is not None:
+            raises = "" if _says_so_itself(error) else "the body raises "
+            self._skip("all but 9", name, f"{raises}{_words(error)}")
+            self._try(ITSELF, name)
+            return
+        for trial in TRIALS:
+            if trial.of_trees and not self._is_tree:
+                self._skip(trial.name, name, "JAX does not know the class")
+            elif not self._try(trial, name) and trial.is_cause:
+                self._skip("all else", name, "it would fail for the same reason")
+                return
+        self._try_globals(name)
+
+    def _try(self, trial: Trial, name: str) -> bool:
+        """Whether the law holds, as far as it can be told."""
+        if trial.baseline:
+            error = self._run(trial.baseline, name)
+            if error is not None:
+                why = f"without a cache it fails too, {_words(error)}"
+                return self._skip(trial.name, name, why)
+        error = self._run(trial.program, name)
+        if error is None:
+            self._held += 1
+            return True
+        if _says_so_itself(error):
+            return self._skip(trial.name, name, _words(error))
+        self._find(trial, name, self._why(trial, error), trial.program)
+        return False
+
+    def _try_globals(self, name: str) -> None:
+        body = getattr(type(self._obj), name).func
+        func = _function(body)
+        if func is None:
+            return
+        for each in sorted(_globals_of(func) - self._constants):
+            program = GLOBAL.program.replace("{name}", each)
+            if is_jitted(body):
+                start, end = program.rsplit("    obj.{p}", 1)
+                program = f"{start}{AFRESH}    obj.{{p}}{end}"
+            before = func.__globals__[each]
+            try:
+                error = self._run(program, name)
+            finally:
+                func.__globals__[each] = before
+                if is_jitted(body):
+                    body.clear_cache()
+            if error is None:
+                self._held += 1
+            elif isinstance(error, StaleValueError):
+                why = (
+                    f"The body uses the global {each!r}. When that changes, the value "
+                    "that was kept is out of date. Make it a field of the object; or "
+                    f"if it never changes, declare it `{each}: Final = ...` or say "
+                    f"`constants=[{each!r}]`."
+                )
+                self._find(GLOBAL, name, why, program)
+            else:
+                self._skip(f"{GLOBAL.name}: {each}", name, _words(error))
+
+    def _run(self, program: str, name: str) -> Exception | None:
+        """What it raises, on a fresh object."""
+        scope = {**_SCOPE, "obj": cold(self._obj)}
+        code = compile(program.format(p=name), f"<law of {name}>", "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", NotKeptWarning)
+            try:
+                exec(code, scope)
+            except Exception as error:
+                error.__traceback__ = None  # it holds the object
+                return error
+        return None
+
+    def _skip(self, title: str, name: str, why: str) -> bool:
+        self._not_tried.append(NotTried(title, name, why))
+        return True
+
+    def _find(self, trial: Trial, name: str, why: str, program: str) -> None:
+        shown = _shown(self._obj, program.format(p=name))
+        self._findings.append(Finding(trial.law, trial.name, name, why, shown))
+
+    def _why(self, trial: Trial, error: Exception) -> str:
+        lost = _lost_fields(self._obj) if self._is_tree else []
+        if lost and trial.title == "rebuilt by JAX":
+            fields = ", ".join(map(repr, lost))
+            return (
+                f"The field {fields} is lost, or set to something else, when JAX takes "
+                "the object apart and rebuilds it. Have its flatten function give all "
+                f"fields, and its unflatten function set them. ({_words(error)})"
+            )
+        if trial.title == "the fields after a read":
+            return (
+                f"The body changes its own object. {error} A body must only read: "
+                "inside jit it runs on another object, or not at all."
+            )
+        if isinstance(error, AssertionError | StaleValueError):
+            return str(error)
+        return _words(error)
+
+
+def _says_so_itself(error: Exception) -> bool:
+    """What cachax cannot do, and says at once: that is law 9, and no failure."""
+    if isinstance(error, NotKeptWarning):
+        return True
+    allowed = not isinstance(error, StaleValueError | cachax.LeakedTracerError)
+    return isinstance(error, CachaxError) and allowed
+
+
+def _words(error: Exception) -> str:
+    first = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def _lost_fields(obj: Any) -> list[str]:
+    try:
+        before, after = fields(obj), fields(jax.tree.map(lambda x: x, obj))
+    except Exception:
+        return []
+    return [
+        name
+        for name, value in before.items()
+        if name not in after or difference(after[name], value) is not None
+    ]
+
+
+def _function(func: Any) -> types.FunctionType | None:
+    while not isinstance(func, types.FunctionType) and hasattr(func, "__wrapped__"):
+        func = func.__wrapped__
+    return func if isinstance(func, types.FunctionType) else None
+
+
+def _globals_of(func: types.FunctionType) -> set[str]:
+    """The globals that may change, of those used by a function and by the functions
+    beside it that it calls."""
+    found: set[str] = set()
+    todo, seen = [func], {func}
+    while todo:
+        one = todo.pop()
+        annotations = one.__globals__.get("__annotations__", {})
+        for name in _names_in(one.__code__) & one.__globals__.keys():
+            value = one.__globals__[name]
+            inner = _function(value)
+            if inner is not None:
+                if inner.__globals__ is func.__globals__ and inner not in seen:
+                    seen.add(inner)
+                    todo.append(inner)
+            elif not _is_final(annotations.get(name)) and altered(value) is not value:
+                found.add(name)
+    return found
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    inner = [x for x in code.co_consts if isinstance(x, types.CodeType)]
+    return {*code.co_names}.union(*map(_names_in, inner))
+
+
+def _is_final(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return re.match(r"(\w+\.)*Final\b", annotation) is not None
+    return annotation is Final or get_origin(annotation) is Final
+
+
+def _shown(obj: Any, program: str) -> str:
+    """The program as a user can run it."""
+    made = _expression(obj)
+    named = {"jnp": "import jax.numpy as jnp", "testing": "from cachax import testing"}
+    named["np"] = "import numpy as np"
+    named["ThreadPoolExecutor"] = "from concurrent.futures import ThreadPoolExecutor"
+    named |= {x: f"import {x}" for x in ("cachax", "copy", "gc", "jax", "pickle")}
+    named |= {x: f"import {x}" for x in ("inspect", "weakref")}
+    text = f"obj = {made}\n{program.strip()}\n"
+    used = [line for x, line in named.items() if re.search(rf"\b{x}\b", text)]
+    return "\n".join([*sorted(used, key=_in_order), "", text])
+
+
+def _in_order(line: str) -> tuple[bool, str]:
+    return line.startswith("from"), line
+
+
+def _expression(obj: Any) -> str:
+    """Python that makes `obj`, if that is short."""
+    name = type(obj).__qualname__.split(".")[-1]
+    unknown = f"...  # the {name} given to check_laws"
+    try:
+        wanted = [*inspect.signature(type(obj)).parameters]
+        words = [f"{x}={_literal(getattr(obj, x))}" for x in wanted]
+    except (AttributeError, TypeError, ValueError):  # not all of it is there as a field
+        return unknown
+    return f"{name}({', '.join(words)})"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, jax.Array | np.ndarray):
+        if value.size > 16 or not jnp.issubdtype(value.dtype, jnp.number):
+            raise ValueError(value)
+        library = "jnp" if isinstance(value, jax.Array) else "np"
+        return f"{library}.array({np.asarray(value).tolist()}, {str(value.dtype)!r})"
+    if not isinstance(value, bool | int | float | str | type(None)):
+        raise TypeError(value)
+    return repr(value)
+
+
+def cold(obj: Any) -> Any:
+    """A copy of `obj`, of arrays of its own: nothing is known about it yet."""
+    if is_pytree(obj):
+        with contextlib.suppress(Exception):
+            rebuilt = jax.tree.map(_copied, obj)
+            if difference(fields(rebuilt), fields(obj)) is None:
+                return rebuilt
+    return copy.deepcopy(obj)
+
+
+def _copied(leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer):
+        return jnp.copy(leaf)
+    return copy.deepcopy(leaf)
+
+
+def fields(obj: Any) -> dict[str, Any]:
+    """The fields of `obj`, as they are now: what can be changed in place is copied."""
+    found: dict[str, Any] = {}
+    if type(obj).__dictoffset__ != 0:
+        found |= instance_dict(obj, "__dict__")
+    found |= {x: getattr(obj, x) for x in slots_of(type(obj)) if hasattr(obj, x)}
+    return {name: _kept_apart(value) for name, value in found.items()}
+
+
+def _kept_apart(value: Any) -> Any:
+    if isinstance(value, np.ndarray) or fields_in(value):
+        with contextlib.suppress(Exception):
+            return copy.deepcopy(value)
+    return value
+
+
+def looks(obj: Any) -> dict[str, Any]:
+    """What others can see of `obj`."""
+    found: dict[str, Any] = {"repr": _or_none(repr, obj), "hash": _or_none(hash, obj)}
+    if is_pytree(obj):
+        leaves, structure = jax.tree.flatten(obj)
+        found |= {"leaves": leaves, "structure": structure}
+    return found | {"pickle": _or_none(pickle.dumps, obj)}
+
+
+def _or_none(fun: Callable[[Any], Any], obj: Any) -> Any:
+    try:
+        return fun(obj)
+    except Exception:
+        return None
+
+
+def check_same(one: Any, other: Any) -> None:
+    """Raises an `AssertionError` if the two differ, but for rounding."""
+    found = difference(one, other, Tolerance(rounding=True))
+    if found is not None:
+        raise AssertionError(str(found))
+
+
+def arrays(value: Any) -> list[Any]:
+    """The numbers in a value, as a function under `jax.jit` can return them."""
+    leaves = jax.tree.leaves(value)
+    return [jnp.asarray(x) for x in leaves if _is_numeric(x)]
+
+
+def _is_numeric(leaf: Any) -> bool:
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype.kind in "biufc"
+    return isinstance(leaf, _NUMBERS)
+
+
+def total(value: Any) -> Any:
+    """The sum of the real numbers in a value."""
+    found = [x for x in arrays(value) if jnp.issubdtype(x.dtype, jnp.floating)]
+    if not found:
+        raise TypeError("no floating numbers in the value")
+    return sum(jnp.sum(x) for x in found)
+
+
+def gradient(fun: Callable[[Any], Any], obj: Any) -> list[Any]:
+    """Of `fun`, by the leaves of `obj` that are real numbers."""
+    leaves, structure = jax.tree.flatten(obj)
+    places = [i for i, x in enumerate(leaves) if _is_floating(x)]
+    if not places:
+        raise TypeError("no floating numbers among the leaves")
+
+    def of_them(given: list[Any]) -> Any:
+        filled = [*leaves]
+        for i, x in zip(places, given, strict=True):
+            filled[i] = x
+        return fun(jax.tree.unflatten(structure, filled))
+
+    found: list[Any] = jax.grad(of_them)([jnp.asarray(leaves[i]) for i in places])
+    return found
+
+
+def _is_floating(leaf: Any) -> bool:
+    return isinstance(leaf, float) or (
+        isinstance(leaf, jax.Array | np.ndarray | np.generic)
+        and jnp.issubdtype(leaf.dtype, jnp.floating)
+    )
+
+
+def altered(thing: Any) -> Any:
+    """Something like it that is not the same: real numbers are others, and so are
+    other numbers and strings if there is nothing else. `thing` itself if there is no
+    telling how."""
+    if isinstance(thing, bool):
+        return not thing
+    if isinstance(thing, str):
+        return f"{thing}?"
+    if isinstance(thing, np.ndarray | np.generic | jax.Array):
+        is_number = jnp.issubdtype(thing.dtype, jnp.number)
+        return thing + np.ones((), thing.dtype) if is_number else thing
+    if isinstance(thing, int | float | complex):
+        return thing + 1
+    if not is_pytree(thing) or thing is None:
+        return thing
+    leaves, structure = jax.tree.flatten(thing)
+    if any(isinstance(x, Tracer) for x in leaves):
+        return thing
+    changed = [2 * x if _is_floating(x) else x for x in leaves]
+    if not any(map(_is_floating, leaves)) and isinstance(thing, list | tuple | dict):
+        changed = [*map(altered, leaves)]
+    if all(x is y for x, y in zip(leaves, changed, strict=True)):
+        return thing
+    return jax.tree.unflatten(structure, changed)
+
+
+def variants(obj: Any) -> Iterator[Any]:
+    """Objects like `obj` in all but one field."""
+    if dataclasses.is_dataclass(obj):
+        names = [field.name for field in dataclasses.fields(obj) if field.init]
+        evolve: Any = dataclasses.replace
+    elif hasattr(obj, "__attrs_attrs__"):
+        names = [field.name for field in obj.__attrs_attrs__ if field.init]
+        evolve = sys.modules["attr"].evolve
+    elif is_pytree(obj):
+        yield from _with_other_leaves(obj)
+        return
+    else:
+        names, evolve = [*fields(obj)], _with
+    for name in names:
+        value = getattr(obj, name)
+        other = 2 * value if _is_floating(value) else altered(value)
+        if other is not value and (_is_floating(value) or is_pytree(value)):
+            yield evolve(obj, **{name: other})
+
+
+def _with(obj: Any, **changes: Any) -> Any:
+    new = copy.copy(obj)
+    for name, value in changes.items():
+        setattr(new, name, value)
+    return new
+
+
+def _with_other_leaves(obj: Any) -> Iterator[Any]:
+    leaves, structure = jax.tree.flatten(obj)
+    for i, leaf in enumerate(leaves):
+        if _is_floating(leaf):
+            others = [*leaves[:i], 2 * leaf, *leaves[i + 1 :]]
+            yield jax.tree.unflatten(structure, others)
+
+
+def assigning(obj: Any) -> Iterator[str]:
+    """Assigns another value to each field in turn, and gives its name. Nothing, if the
+    class is frozen."""
+    for name in fields(obj):
+        value: Any = getattr(obj, name, None)
+        other = 2 * value if _is_floating(value) else altered(value)
+        if other is value or not (_is_floating(value) or is_pytree(value)):
+            continue
+        try:
+            setattr(obj, name, other)
+        except Exception:  # each library has its own
+            return
+        yield name
+
+
+@contextlib.contextmanager
+def computations(obj: Any, name: str) -> Iterator[list[int]]:
+    """A list with a 1 for each time the body of this property runs for `obj`."""
+    runs: list[int] = []
+    wanted = keys_of(type(obj))[name]
+    ref = weakref.ref(obj)
+
+    def counting(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+        def evaluating(key: Any, of: Any) -> Any:
+            if key is wanted and of is ref():
+                runs.append(1)
+            return evaluate(key, of)
+
+        return evaluating
+
+    with watching({(Computed, "evaluate"): counting}):
+        yield runs
+
+
+_SCOPE = {
+    "ThreadPoolExecutor": ThreadPoolExecutor,
+    "cachax": cachax,
+    "copy": copy,
+    "gc": gc,
+    "inspect": inspect,
+    "jax": jax,
+    "jnp": jnp,
+    "pickle": pickle,
+    "testing": sys.modules[__name__],
+    "weakref": weakref,
+}
+"""What the programs use."""
