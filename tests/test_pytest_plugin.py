@@ -10,6 +10,10 @@ from cachax import pytest_plugin
 from cachax._computed import Computed
 
 pytest_plugins = ["pytester"]
+cachax.cached_property, cachax.verify, cachax.warm  # noqa: B018
+# Loaded here: what is first loaded in a run of pytester's is forgotten after it, and
+# would be there twice.
+
 READ = vars(Computed)["read"]
 
 STALE = """
