@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import cachax
 from cachax import pytest_plugin
 from cachax._computed import Computed
 
