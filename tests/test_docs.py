@@ -2,7 +2,10 @@
 
 import contextlib
 import io
+import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,19 +45,24 @@ def played(path: Path) -> list[tuple[str, str]]:
     jax.__version_info__ < (0, 6), reason="JAX does not say yet what it compiles"
 )
 @pytest.mark.parametrize("name", ["explain", "reuse"])
-def test_the_page_shows_what_comes_out(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "88")
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
-    outputs = played(DOCS / f"{name}.md")
+def test_the_page_shows_what_comes_out(name: str) -> None:
+    """In a process of its own, in which nothing is compiled yet, nor kept on disk."""
+    here = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    ended = subprocess.run(
+        [sys.executable, __file__, name],
+        env=here | {"COLUMNS": "88", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    outputs = json.loads(ended.stdout)
     assert outputs
     for shown, printed in outputs:
         assert words_of(shown) == words_of(printed)
 
 
 def write(name: str) -> None:
-    """Put the outputs into the page: `python tests/test_docs.py explain`."""
+    """Put the outputs into the page: `python tests/test_docs.py explain --write`."""
     path = DOCS / f"{name}.md"
     outputs = iter([printed for _, printed in played(path)])
 
@@ -67,4 +75,7 @@ def write(name: str) -> None:
 
 
 if __name__ == "__main__":
-    write(sys.argv[1])
+    if sys.argv[2:] == ["--write"]:
+        write(sys.argv[1])
+    else:
+        print(json.dumps(played(DOCS / f"{sys.argv[1]}.md")))
