@@ -8,8 +8,6 @@ by the arrays that it was computed from, and not by the object, which is gone af
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-
 from ._computed import Computed
 from ._find import FIRST
 from ._levels import traces_in
@@ -44,8 +42,15 @@ class Rebuilt:
         if ready is None:
             return NOT_KNOWN
         values, program, likes, _ = ready
-        for name, like in likes:
-            if not isinstance(fields[name], jax.Array) or _seen(fields[name]) != like:
+        for name, kind, shape, dtype, weak, place in likes:
+            field = fields[name]
+            if (
+                type(field) is not kind
+                or field.shape != shape
+                or field.dtype != dtype
+                or getattr(field, "weak_type", False) is not weak
+                or (place is not None and place_of(field) != place)
+            ):
                 return NOT_KNOWN
         try:
             return program(values, first, *rest)
@@ -59,7 +64,7 @@ class Rebuilt:
         fields = instance_dict(first, "__dict__")
         picked = self._pick([*fields.values()])
         key = (*map(id, picked),)
-        likes = [(name, _seen(fields[name])) for name in self._unused]
+        likes = [(name, *_seen(fields[name])) for name in self._unused]
         atoms = [x for x in picked if not hasattr(x, "shape")]  # keep their ids
         self._shelf[key] = (values, program, likes, atoms)
         for record in records:
@@ -67,7 +72,8 @@ class Rebuilt:
 
 
 def _seen(array: Any) -> tuple[Any, ...]:
-    return (*look_of(array), place_of(array))
+    """All that a body may see of an array without making use of its numbers."""
+    return (type(array), *look_of(array), place_of(array))
 
 
 def what_is_known(first: Any, moulds: Moulds) -> tuple[list[bool], list[Any]] | None:

@@ -174,7 +174,7 @@ class _Hits:
                     tree = ((args[0],),)
                     layout = layout_of(tree)
                     owners = {} if layout is None else layout.by_slot(tree)
-                    self._check_at_hand(_moulds(jitted, program), values, owners)
+                    self._check_at_hand(jitted.moulds_of(program), values, owners)
             return call(jitted, *args, **kwargs)
 
         return calling
@@ -309,9 +309,3 @@ def _of_rebuilt(jitted: Any, first: Any) -> tuple[Any, Any] | None:
         return None
     ready = rebuilt._shelf.get((*map(id, rebuilt._pick([*fields.values()])),))
     return None if ready is None else (ready[0], ready[1])
-
-
-def _moulds(jitted: Any, program: Any) -> Moulds:
-    """The values that a program of a function takes."""
-    programs = [*jitted._programs.items()]
-    return next((moulds for (moulds, _), its in programs if its is program), ())
