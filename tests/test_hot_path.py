@@ -137,3 +137,11 @@ def test_the_count_counts() -> None:
     cold = counted(lambda: fun(Cached(jnp.ones(3), ONES + 1)))
     warm = counted(lambda: fun(OBJECT))
     assert cold["instructions"] > warm["instructions"] > 20
+
+
+def test_to_have_been_watched_costs_nothing() -> None:
+    use, one = cachax.jit(lambda o: o.y * o.total), Cached(jnp.ones(4), jnp.ones(4))
+    before = counted(lambda: use(one))
+    with cachax.record(), cachax.verify():
+        assert counted(lambda: use(one))["functions"] > 10 * before["functions"]
+    assert counted(lambda: use(one)) == before

@@ -447,3 +447,12 @@ def test_values_are_what_they_are_without() -> None:
     with cachax.record():
         got = cachax.jit(lambda p: p.weights * 2)(process())
     np.testing.assert_array_equal(got, expected)
+
+
+def test_spans_have_the_names_of_the_properties(tmp_path: Any) -> None:
+    with jax.profiler.trace(str(tmp_path)):
+        process().weights  # noqa: B018
+    (written,) = tmp_path.rglob("*.xplane.pb")
+    spans = written.read_bytes()
+    assert b"Process.factor" in spans
+    assert b"Process.weights" in spans
