@@ -1,6 +1,7 @@
 """The files of a project: names followed through imports to where they are defined."""
 
 import ast
+import os
 import re
 import sys
 from dataclasses import dataclass, field
@@ -149,7 +150,7 @@ class Project:
         if path not in self._modules:
             self._modules[path] = None
             for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
-                if file.is_file():
+                if os.path.isfile(file):
                     self._modules[path] = _read(file, root)
                     break
         return self._modules[path]
@@ -160,7 +161,7 @@ class Project:
         if folder not in self._roots:
             roots = [_import_root(path)]
             for outer in folder.parents:
-                if (outer / "pyproject.toml").is_file():
+                if os.path.isfile(outer / "pyproject.toml"):
                     roots += [outer, outer / "src"]
                     break
             self._roots[folder] = tuple(dict.fromkeys(roots))
@@ -175,7 +176,7 @@ def _named(path: Path, top: str) -> list[Path]:
 
 def _import_root(path: Path) -> Path:
     folder = path.parent
-    while (folder / "__init__.py").is_file() and folder != folder.parent:
+    while os.path.isfile(folder / "__init__.py") and folder != folder.parent:
         folder = folder.parent
     return folder
 
@@ -191,7 +192,8 @@ def _dotted_path(path: Path, root: Path) -> str:
 
 def _asks(path: Path) -> bool:
     try:
-        return _ISINSTANCE.search(path.read_bytes()) is not None
+        # A pipe that is called so would never end.
+        return os.path.isfile(path) and bool(_ISINSTANCE.search(path.read_bytes()))
     except OSError:
         return False
 

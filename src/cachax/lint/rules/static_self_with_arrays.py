@@ -4,7 +4,8 @@
 
 Finds methods jitted with `static_argnums=0` or `static_argnames="self"` that read an
 array of the object (a warning), or an attribute that another method assigns (an
-error). The latter also where the bound method is jitted: `jax.jit(self.method)`.
+error). The latter also where the bound method is jitted: `jax.jit(self.method)`, or in
+`__init__` a function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
 
 ## Why is this bad?
 
@@ -66,19 +67,23 @@ from .._finding import Severity
 from .._jax_names import Kind
 from .._module import FunctionNode
 from .._reach import attributes_read
-from .._tracing import Traced
+from .._tracing import Traced, TracedNode, parameters, reads_of
 from .._writes import is_maker, is_setter, own_object, writes
 
 CODE = "CX205"
 SEVERITY = Severity.ERROR
-MENTIONS = r"static_arg(nums|names)|jit\(\s*self"
+MENTIONS = r"static_arg(nums|names)|jit\("
 
 
 def check(code: Code) -> Iterator[Found]:
     for traced in code.traced:
         method = traced.function
         cls = code.class_around(method)
-        if cls is None or not isinstance(method, FunctionNode) or not traced.is_jit:
+        if cls is None or not traced.is_jit:
+            continue
+        if _object_of(method, code) is None:
+            yield from _closed_over(traced, cls, code)
+        if not isinstance(method, FunctionNode):
             continue
         is_static = own_object(method, code.module) in traced.static
         if not is_static and traced.bound_to is None:
@@ -87,9 +92,42 @@ def check(code: Code) -> Iterator[Found]:
         changed = sorted(read & _assigned_later(cls, _where_jitted(method, code)))
         arrays = sorted(name for name in read if _is_array(name, cls, code))
         if changed:
-            yield _found(traced, method, cls, changed[0], changed=True)
+            yield _found(traced, method.name, cls, changed[0], changed=True)
         elif arrays and is_static:
-            yield _found(traced, method, cls, arrays[0], changed=False)
+            yield _found(traced, method.name, cls, arrays[0], changed=False)
+
+
+def _object_of(function: TracedNode, code: Code) -> str | None:
+    if isinstance(function, ast.Lambda):
+        return None
+    return own_object(function, code.module)
+
+
+def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
+    """`self.f = jax.jit(lambda x: self.w * x)` where the object is made: compiled once
+    for good, unless `f` is made anew somewhere."""
+    statement = code.module.parent(traced.said)
+    match statement:
+        case ast.Assign([ast.Attribute(ast.Name(obj), kept)], value):
+            maker = code.module.parent(statement)
+            is_made = isinstance(maker, FunctionNode) and maker.name == "__init__"
+            if (
+                not is_made
+                or value is not traced.said
+                or obj in parameters(traced.function)
+            ):
+                return
+            later = _assigned_later(cls, set())
+            read = {node.attr for node in reads_of(obj, traced.function)}
+            read = {name for inner in read for name in _through(inner, cls)}
+            if kept not in later and read & later:
+                yield _found(traced, kept, cls, sorted(read & later)[0], changed=True)
+
+
+def _through(name: str, cls: Class) -> set[str]:
+    """An attribute, or those that the method or property of this name reads."""
+    method = cls.method(name)
+    return attributes_read(method[1], cls) if method else {name}
 
 
 def _where_jitted(method: FunctionNode, code: Code) -> set[ast.AST]:
@@ -118,19 +156,20 @@ def _is_array(name: str, cls: Class, code: Code) -> bool:
     return field is not None and code.kinds.of_field(field) is Kind.ARRAY
 
 
-def _found(
-    traced: Traced, method: FunctionNode, cls: Class, name: str, changed: bool
-) -> Found:
+def _found(traced: Traced, method: str, cls: Class, name: str, changed: bool) -> Found:
     what = (
         "is assigned by another method: the compiled program keeps the old value"
         if changed
         else "is a JAX array: it becomes a constant, each object is compiled anew and "
         "kept alive"
     )
-    how = "a static `self`" if traced.bound_to is None else "`self` bound to it"
+    is_static = "self" in traced.static or traced.static & set(
+        parameters(traced.function)[:1]
+    )
+    how = "a static `self`" if is_static else "`self` bound to it"
     return Found(
         traced.said,
-        f"`{cls.name}.{method.name}` is jitted with {how}, and "
+        f"`{cls.name}.{method}` is jitted with {how}, and "
         f"`self.{name}` {what}. Register the class as a pytree, or pass the array.",
         None if changed else Severity.WARNING,
     )

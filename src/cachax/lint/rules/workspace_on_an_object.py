@@ -87,7 +87,7 @@ from .._writes import Write, is_maker, own_object, writes
 
 CODE = "CX202"
 SEVERITY = Severity.WARNING
-MENTIONS = r"\.\w+\[[^\]]*\]\s*=[^=]|setdefault"
+MENTIONS = r"\w\[[^\]]*\]\s*=[^=]|setdefault"
 _CACHE = re.compile(r"cache|memo|workspace|lazy", re.IGNORECASE)
 
 

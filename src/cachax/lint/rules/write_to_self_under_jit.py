@@ -3,12 +3,12 @@
 ## What it does
 
 Finds assignments to attributes of `self` (also by `object.__setattr__`) in functions
-that `jax.jit` or a loop of `jax.lax` traces; in methods that such a function calls (a
-warning); in methods of a pytree class that is frozen, where they raise; and of arrays
-in properties of other pytree classes, or around a frozen one by `object.__setattr__`
-(a warning). In other methods of an unfrozen pytree class, and where the value is no
-array or that cannot be told, it is information. `nnx` has its own rules for this, and
-is left alone.
+that `jax.jit` or a loop of `jax.lax` traces, and what they append to its lists; in
+methods that such a function calls (a warning); in methods of a pytree class that is
+frozen, where they raise; and of arrays in properties of other pytree classes, or
+around a frozen one by `object.__setattr__` (a warning). In other methods of an
+unfrozen pytree class, and where the value is no array or that cannot be told, it is
+information. `nnx` has its own rules for this, and is left alone.
 
 ## Why is this bad?
 
@@ -64,7 +64,7 @@ from .._jax_names import Kind
 from .._module import FunctionNode
 from .._reach import members_read
 from .._tracing import Traced
-from .._writes import Write, is_maker, own_object, writes
+from .._writes import Write, is_maker, own_object, put_into_lists, writes
 
 CODE = "CX203"
 SEVERITY = Severity.ERROR
@@ -79,6 +79,9 @@ def check(code: Code) -> Iterator[Found]:
             continue
         traced = _traced_around(inside, code)
         caller = reached.get(inside.method)
+        if traced is not None:
+            for write in put_into_lists(function, inside.obj, inside.cls, code.module):
+                yield _in_traced(write, inside, traced, code)
         for write in writes(function, inside.obj, code.module):
             if write.is_item and not _is_name(write.key):
                 continue  # `self.ref[...] = x`: a Ref is made to be written to
