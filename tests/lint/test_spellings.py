@@ -344,6 +344,14 @@ def test_a_function_that_closes_over_what_stays(function: str, body: str) -> Non
     assert codes(CLOSED.format(function=function, method="update", body=body)) == []
 
 
+def test_what_is_only_made_in_two_steps_does_not_change() -> None:
+    """scico: LineSearchStepSize.internal_init"""
+    text = CLOSED.format(
+        function="lambda x: self.v * x", method="finish", body="self.v = w"
+    )
+    assert codes(text) == []
+
+
 def test_a_star_of_the_standard_library() -> None:
     text = """
     from functools import *

@@ -105,7 +105,8 @@ def _object_of(function: TracedNode, code: Code) -> str | None:
 
 def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
     """`self.f = jax.jit(lambda x: self.w * x)` where the object is made: compiled once
-    for good, unless `f` is made anew somewhere."""
+    for good, unless `f` is made anew somewhere. What is assigned later alone may be
+    assigned once: not reported."""
     statement = code.module.parent(traced.said)
     match statement:
         case ast.Assign([ast.Attribute(ast.Name(obj), kept)], value):
@@ -120,8 +121,9 @@ def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
             later = _assigned_later(cls, set())
             read = {node.attr for node in reads_of(obj, traced.function)}
             read = {name for inner in read for name in _through(inner, cls)}
-            if kept not in later and read & later:
-                yield _found(traced, kept, cls, sorted(read & later)[0], changed=True)
+            changed = sorted(read & later & set(cls.fields))
+            if kept not in later and changed:
+                yield _found(traced, kept, cls, changed[0], changed=True)
 
 
 def _through(name: str, cls: Class) -> set[str]:
