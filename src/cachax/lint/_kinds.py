@@ -150,6 +150,8 @@ class Kinds:
         if name.startswith(("jax.", "numpy.", "math.")):
             return Kind.OTHER  # `jnp.pi`, `jnp.float32`: it is not called
         kind = self.of(value, module)
+        if kind is Kind.ARRAY and attribute == "size":
+            return Kind.OTHER
         if kind is Kind.ARRAY:
             is_array = attribute in ATTRIBUTES_OF_ARRAYS
             return Kind.ARRAY if is_array else Kind.UNKNOWN

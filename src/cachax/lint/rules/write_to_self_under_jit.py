@@ -53,6 +53,7 @@ The write is meant to happen once for each trace, and is no array: a count of tr
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -62,6 +63,7 @@ from .._families import Keeps
 from .._finding import Severity
 from .._jax_names import Kind
 from .._module import FunctionNode
+from .._project import Definition
 from .._reach import members_read
 from .._tracing import Traced
 from .._writes import Write, is_maker, own_object, put_into_lists, writes
@@ -69,6 +71,7 @@ from .._writes import Write, is_maker, own_object, put_into_lists, writes
 CODE = "CX203"
 SEVERITY = Severity.ERROR
 MENTIONS = r"class\s"
+_CALLBACK = re.compile(r"^jax\..*(callback|id_tap|host_callback\.call)$")
 
 
 def check(code: Code) -> Iterator[Found]:
@@ -123,13 +126,27 @@ def _inside(function: FunctionNode, code: Code) -> _Inside | None:
 
 def _traced_around(inside: _Inside, code: Code) -> Traced | None:
     """The trace that runs the function: its own, or that of one around it."""
+    on_host = code.module.remember(_called_back, lambda: _called_back(code))
     for outer in [inside.function, *code.module.around(inside.function)]:
+        if outer in on_host:
+            return None
         traced = code.traced_nodes.get(outer)
         if traced is not None and not traced.by.startswith("flax."):
             return traced
         if outer is inside.method:
             break
     return None
+
+
+def _called_back(code: Code) -> set[ast.AST]:
+    """Functions that run outside of the trace: `jax.debug.callback(f, x)`."""
+    calls = [
+        c
+        for c in code.module.calls
+        if c.args and _CALLBACK.search(code.name_of(c.func))
+    ]
+    first = [code.project.resolve(call.args[0], code.module) for call in calls]
+    return {found.node for found in first if isinstance(found, Definition)}
 
 
 def _reached(code: Code) -> dict[FunctionNode, Traced]:
@@ -178,6 +195,7 @@ def _in_pytree(write: Write, inside: _Inside, code: Code) -> Iterator[Found]:
             write.node,
             f"{target}, but the class is frozen ({inside.cls.family.name}): that "
             "raises. Return a new object instead.",
+            Severity.INFORMATION if _may_be_helper(inside, code) else None,
         )
     elif is_array or is_property(inside.method):
         unexpected = around or is_property(inside.method)
@@ -187,6 +205,17 @@ def _in_pytree(write: Write, inside: _Inside, code: Code) -> Iterator[Found]:
             "and the write is lost. Return a new object instead.",
             Severity.WARNING if is_array and unexpected else Severity.INFORMATION,
         )
+
+
+def _may_be_helper(inside: _Inside, code: Code) -> bool:
+    """Private, and not called in its file: perhaps by constructors of subclasses in
+    others, where writing is allowed."""
+    name = inside.method.name
+    called = any(
+        isinstance(call.func, ast.Attribute) and call.func.attr == name
+        for call in code.module.calls
+    )
+    return name.startswith("_") and not name.endswith("__") and not called
 
 
 def _is_name(key: ast.expr | None) -> bool:
