@@ -352,6 +352,26 @@ def test_what_is_only_made_in_two_steps_does_not_change() -> None:
     assert codes(text) == []
 
 
+def test_a_stand_in_for_an_import_that_fails() -> None:
+    text = """
+    from functools import cached_property
+    import equinox as eqx
+
+    try:
+        import jax.numpy as jnp
+    except ImportError:
+        jnp = None
+
+    class Foo(eqx.Module):
+        @cached_property
+        def b(self):
+            return jnp.ones(3)
+    """
+    assert [finding.code for finding in linted(text)] == ["CX101"]
+    replaced = text.replace("        jnp = None\n", "        pass\n\n    jnp = None\n")
+    assert linted(replaced) == []
+
+
 def test_a_star_of_the_standard_library() -> None:
     text = """
     from functools import *

@@ -147,6 +147,13 @@ class Module:
                     found.setdefault(alias.asname or alias.name, f"{base}.{alias.name}")
         return found
 
+    def stands_in(self, definition: ast.AST, name: str) -> bool:
+        """Whether it is only for when the import of the name fails:
+        `except ImportError: name = None`."""
+        return name in self.imports and any(
+            isinstance(outer, ast.ExceptHandler) for outer in self.around(definition)
+        )
+
     def _origin(self, node: ast.ImportFrom) -> str:
         if not node.level:
             return node.module or ""

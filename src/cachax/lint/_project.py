@@ -56,7 +56,7 @@ class Project:
         head, _, rest = name.partition(".")
         for scope in module.scopes(node):
             local = module.definitions_in(scope).get(head)
-            if local is not None:
+            if local is not None and not module.stands_in(local, head):
                 return self._inside(Definition(module, local), rest, _MOST_STEPS)
         if head in module.imports:
             origin = module.imports[head]
@@ -105,8 +105,9 @@ class Project:
             return name
         module, attributes = found
         head, _, rest = attributes.partition(".")
-        if head in module.definitions:
-            definition = Definition(module, module.definitions[head])
+        local = module.definitions.get(head)
+        if local is not None and not module.stands_in(local, head):
+            definition = Definition(module, local)
             return self._inside(definition, rest, steps - 1)
         if head in module.imports:
             origin = module.imports[head]
@@ -160,7 +161,7 @@ class Project:
         folder = path.parent
         if folder not in self._roots:
             roots = [_import_root(path)]
-            for outer in folder.parents:
+            for outer in (folder, *folder.parents):
                 if os.path.isfile(outer / "pyproject.toml"):
                     roots += [outer, outer / "src"]
                     break
