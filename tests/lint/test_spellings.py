@@ -372,6 +372,104 @@ def test_a_stand_in_for_an_import_that_fails() -> None:
     assert linted(replaced) == []
 
 
+WRAPPED = """
+class Foo:
+    @cached_property
+    def table(self):
+        return jnp.arange(3)
+
+    def g(self, n, x):
+        return jnp.sum(self.table * x)
+
+    def run(self, x):
+        return {jitted}(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "jitted",
+    [
+        "jax.jit(jax.vmap(self.g))",
+        "jax.jit(jax.value_and_grad(jax.vmap(self.g)))",
+        "jax.jit(functools.partial(self.g, 3))",
+        "jax.jit(jax.grad(lambda x: self.g(3, x)))",
+    ],
+)
+def test_a_function_wrapped_before_it_is_jitted(jitted: str) -> None:
+    assert codes(WRAPPED.format(jitted=jitted)) == ["CX104"]
+
+
+@pytest.mark.parametrize(
+    "jitted", ["jax.vmap(self.g)", "jax.jit(self.wrap(self.g))", "jax.grad(self.g)"]
+)
+def test_a_function_wrapped_and_not_jitted(jitted: str) -> None:
+    """(Or by a method that may do anything.)"""
+    assert codes(WRAPPED.format(jitted=jitted)) == []
+
+
+BOUND = """
+class Foo:
+    def __init__(self, w):
+        self.w = w
+        {here}
+
+    def change(self, w):
+        self.w = w
+
+    def g(self, x):
+        return self.w * x
+
+    def fit(self, x):
+        {there}
+"""
+
+
+@pytest.mark.parametrize("wrap", ["self.g", "jax.grad(self.g)", "partial(self.g, 3)"])
+def test_a_bound_method_that_is_jitted(wrap: str) -> None:
+    kept = BOUND.format(here=f"self.f = jax.jit({wrap})", there="return self.f(x)")
+    assert codes(kept) == ["CX205"]
+    known = BOUND.format(here="", there=f"f = jax.jit({wrap})\n        return f(x)")
+    assert codes(known) == ["cx205"]
+    at_once = BOUND.format(here="", there=f"return jax.jit({wrap})(x)")
+    assert codes(at_once) == []
+
+
+def test_a_bound_method_is_compiled_anew_unless_it_is_kept() -> None:
+    class Foo:
+        w = 2.0
+
+        def g(self, x: float) -> float:
+            return self.w * x
+
+    foo = Foo()
+    kept = jax.jit(foo.g)
+    assert kept(1.0) == 2
+    foo.w = 3.0
+    assert kept(1.0) == 2
+    del kept
+    assert jax.jit(foo.g)(1.0) == 3
+    foo.w = 4.0
+    assert jax.jit(foo.g)(1.0) == 4
+    assert jax.jit(jax.grad(foo.g))(1.0) == 4
+    foo.w = 5.0
+    assert jax.jit(jax.grad(foo.g))(1.0) == 5
+
+
+def test_what_partial_gives_is_not_traced() -> None:
+    text = """
+    @functools.cache
+    def table(n):
+        return n + 1
+
+    def g(n, x):
+        return table({argument}) * x
+
+    f = jax.jit(functools.partial(g, 3))
+    """
+    assert codes(text.format(argument="n")) == []
+    assert codes(text.format(argument="x")) == ["CX204"]
+
+
 def test_a_star_of_the_standard_library() -> None:
     text = """
     from functools import *

@@ -4,8 +4,9 @@
 
 Finds methods jitted with `static_argnums=0` or `static_argnames="self"` that read an
 array of the object (a warning), or an attribute that another method assigns (an
-error). The latter also where the bound method is jitted: `jax.jit(self.method)`, or in
-`__init__` a function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
+error). The latter also where the bound method is jitted and kept:
+`self.f = jax.jit(self.method)` (in a variable, it is information), or in `__init__` a
+function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
 
 ## Why is this bad?
 
@@ -62,6 +63,7 @@ does not ask for it again.
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from .._classes import Class
 from .._code import Code, Found
@@ -90,11 +92,15 @@ def check(code: Code) -> Iterator[Found]:
         is_static = own_object(method, code.module) in traced.static
         if not is_static and traced.bound_to is None:
             continue
+        if not is_static and _is_called_at_once(traced, code):
+            continue
         read = attributes_read(method, cls)
         changed = sorted(read & _assigned_later(cls, _where_jitted(method, code)))
         arrays = sorted(name for name in read if _is_array(name, cls, code))
         if changed:
-            yield _found(traced, method.name, cls, changed[0], changed=True)
+            found = _found(traced, method.name, cls, changed[0], changed=True)
+            kept = is_static or _is_kept(traced, code)
+            yield found if kept else replace(found, severity=Severity.INFORMATION)
         elif arrays and is_static:
             yield _found(traced, method.name, cls, arrays[0], changed=False)
 
@@ -105,27 +111,45 @@ def _object_of(function: TracedNode, code: Code) -> str | None:
     return own_object(function, code.module)
 
 
-def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
-    """`self.f = jax.jit(lambda x: self.w * x)` where the object is made: compiled once
-    for good, unless `f` is made anew somewhere. What is assigned later alone may be
-    assigned once: not reported."""
+def _is_called_at_once(traced: Traced, code: Code) -> bool:
+    """`jax.jit(self.f)(x)`: a bound method is a new object each time, and what was
+    compiled for it goes with it."""
+    parent = code.module.parent(traced.said)
+    return isinstance(parent, ast.Call) and parent.func is traced.said
+
+
+def _is_kept(traced: Traced, code: Code) -> bool:
+    """On the object. In a variable, it may be gone before anything changes."""
+    match code.module.parent(traced.said):
+        case ast.Assign([ast.Attribute()]) | ast.AnnAssign(ast.Attribute()):
+            return True
+    return False
+
+
+def _kept_as(traced: Traced, code: Code) -> tuple[str, str] | None:
+    """Object and attribute in `self.f = jax.jit(...)` where the object is made: that
+    is compiled once for good."""
     statement = code.module.parent(traced.said)
     match statement:
         case ast.Assign([ast.Attribute(ast.Name(obj), kept)], value):
             maker = code.module.parent(statement)
             is_made = isinstance(maker, FunctionNode) and maker.name == "__init__"
-            if (
-                not is_made
-                or value is not traced.said
-                or obj in parameters(traced.function)
-            ):
-                return
-            later = _assigned_later(cls, set())
-            read = {node.attr for node in reads_of(obj, traced.function)}
-            read = {name for inner in read for name in _through(inner, cls)}
-            changed = sorted(read & later & set(cls.fields))
-            if kept not in later and changed:
-                yield _found(traced, kept, cls, changed[0], changed=True)
+            return (obj, kept) if is_made and value is traced.said else None
+    return None
+
+
+def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
+    """`self.f = jax.jit(lambda x: self.w * x)`, unless `f` is made anew somewhere. What
+    is assigned later alone may be assigned once: not reported."""
+    obj, kept = _kept_as(traced, code) or ("", "")
+    if not obj or obj in parameters(traced.function):
+        return
+    later = _assigned_later(cls, set())
+    read = {node.attr for node in reads_of(obj, traced.function)}
+    read = {name for inner in read for name in _through(inner, cls)}
+    changed = sorted(read & later & set(cls.fields))
+    if kept not in later and changed:
+        yield _found(traced, kept, cls, changed[0], changed=True)
 
 
 def _through(name: str, cls: Class) -> set[str]:
