@@ -150,8 +150,10 @@ class Module:
     def stands_in(self, definition: ast.AST, name: str) -> bool:
         """Whether it is only for when the import of the name fails:
         `except ImportError: name = None`."""
-        return name in self.imports and any(
-            isinstance(outer, ast.ExceptHandler) for outer in self.around(definition)
+        return (
+            isinstance(definition, ast.Assign)
+            and name in self.imports
+            and any(isinstance(n, ast.ExceptHandler) for n in self.around(definition))
         )
 
     def _origin(self, node: ast.ImportFrom) -> str:

@@ -62,7 +62,7 @@ from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
 from .._jax_names import Kind
-from .._module import FunctionNode
+from .._module import FunctionNode, dotted
 from .._project import Definition
 from .._reach import members_read
 from .._tracing import Traced
@@ -71,7 +71,7 @@ from .._writes import Write, is_maker, own_object, put_into_lists, writes
 CODE = "CX203"
 SEVERITY = Severity.ERROR
 MENTIONS = r"class\s"
-_CALLBACK = re.compile(r"^jax\..*(callback|id_tap|host_callback\.call)$")
+_CALLBACK = re.compile(r"(callback|id_tap|host_callback\.call)$")
 
 
 def check(code: Code) -> Iterator[Found]:
@@ -141,9 +141,11 @@ def _traced_around(inside: _Inside, code: Code) -> Traced | None:
 def _called_back(code: Code) -> set[ast.AST]:
     """Functions that run outside of the trace: `jax.debug.callback(f, x)`."""
     calls = [
-        c
-        for c in code.module.calls
-        if c.args and _CALLBACK.search(code.name_of(c.func))
+        call
+        for call in code.module.calls
+        if call.args
+        and _CALLBACK.search(dotted(call.func) or "")
+        and code.name_of(call.func).startswith("jax.")
     ]
     first = [code.project.resolve(call.args[0], code.module) for call in calls]
     return {found.node for found in first if isinstance(found, Definition)}
