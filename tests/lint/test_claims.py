@@ -296,3 +296,24 @@ def test_cx304_computes_inside_at_every_call(monkeypatch: pytest.MonkeyPatch) ->
 def test_cx401_does_nothing() -> None:
     assert (example("CX401")["x"] == 0).all()
     assert (instead("CX401")["x"] == jnp.array([1, 0, 0])).all()
+
+
+def test_a_hash_by_value_does_not_help_a_static_object_that_changes() -> None:
+    class Foo:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def __hash__(self) -> int:
+            return hash(self.n)
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Foo) and self.n == other.n
+
+        @functools.partial(jax.jit, static_argnums=0)
+        def f(self, x: float) -> jax.Array:
+            return jnp.asarray(self.n * x)
+
+    foo = Foo(2)
+    assert foo.f(1.0) == 2
+    foo.n = 3
+    assert foo.f(1.0) == 2

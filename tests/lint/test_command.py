@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -239,13 +241,53 @@ def test_links_that_go_round_end(capsys: Capture) -> None:
     assert len(lines(capsys)) == 2
 
 
-def test_a_folder_that_cannot_be_entered_is_no_obstacle(capsys: Capture) -> None:
-    write({"a.py": TRAP, "shut/b.py": TRAP})
-    os.chmod("shut", 0)
-    try:
-        assert lint(".") == 1
-    finally:
-        os.chmod("shut", 0o755)
+def test_what_may_not_be_read_is_said_and_the_rest_goes_on(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write({"a.py": TRAP, "shut/b.py": TRAP, "secret.py": TRAP, "list/c.py": TRAP})
+
+    def refusing(real: Callable[..., Any], *names: str) -> Callable[..., Any]:
+        """Root may read everything, so the system's word does not do for a test."""
+
+        def maybe(path: Any = ".", *arguments: Any, **options: Any) -> Any:
+            if str(path).endswith(names):
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, *arguments, **options)
+
+        return maybe
+
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir, "shut"))
+    monkeypatch.setattr(os, "stat", refusing(os.stat, "c.py"))
+    monkeypatch.setattr(
+        Path, "read_bytes", refusing(Path.read_bytes, "shut", "secret.py")
+    )
+    assert lint(".") == 1
+    found = [line.split(" ")[:2] for line in lines(capsys)[:-1]]
+    assert found == [
+        ["a.py:2:1:", "CX401"],
+        ["list/c.py:1:1:", "CX001"],
+        ["secret.py:1:1:", "CX001"],
+        ["shut:1:1:", "CX001"],
+    ]
+
+
+def test_a_file_that_cannot_be_written_is_said_and_the_rest_is_mended(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write({"a.py": CACHED, "b.py": CACHED})
+    real = Path.write_bytes
+
+    def refusing(path: Path, content: bytes) -> int:
+        if path.name == "a.py":
+            raise PermissionError(13, "Permission denied", "a.py")
+        return real(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", refusing)
+    assert lint("--fix", ".") == 2
+    said = capsys.readouterr().err
+    assert "a.py: not fixed: [Errno 13]" in said
+    assert "Fixed 1 in 1 file." in said
+    assert "cachax" in Path("b.py").read_text()
 
 
 def test_many_files_in_several_processes(capsys: Capture) -> None:

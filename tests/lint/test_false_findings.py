@@ -39,6 +39,49 @@ def test_a_function_that_returns_arrays_only_if_asked_to() -> None:
     assert codes(text) == []
 
 
+def test_a_callback_runs_outside_of_the_trace() -> None:
+    text = """
+    class Foo:
+        @partial(jax.jit, static_argnums=0)
+        def f(self, x):
+            def log(value):
+                self.last = value
+
+            jax.debug.callback(log, x)
+            return x
+    """
+    assert codes(text) == []
+    assert codes(text.replace("jax.debug.callback", "call")) == ["CX203"]
+
+
+def test_a_helper_may_serve_constructors_of_other_files() -> None:
+    text = """
+    class Foo(eqx.Module):
+        w: Array
+
+        def _build(self, w):
+            self.w = w
+    """
+    assert codes(text) == ["cx203"]
+    assert codes(text.replace("_build", "build")) == ["CX203"]
+
+
+def test_a_size_and_a_mesh_are_no_arrays() -> None:
+    text = """
+    class Foo(eqx.Module):
+        w: Array
+
+        @cached_property
+        def n(self):
+            return 2 * self.w.size
+
+        @cached_property
+        def mesh(self) -> jax.sharding.Mesh:
+            return make(self.n)
+    """
+    assert codes(text) == []
+
+
 def test_a_moving_average_is_no_cache() -> None:
     """netket: VMC_SR.compute_loss_and_update"""
     text = """

@@ -51,6 +51,13 @@ def test_only_the_decorator_and_the_import_change() -> None:
     )
 
 
+def test_an_import_that_an_annotation_names_stays() -> None:
+    text = MODULE.replace("  # for the cache", "") + (
+        "\n\ndef f(a: 'functools.partial') -> None: ...\n"
+    )
+    assert "import functools\n" in (mended(text) or "")
+
+
 def run(code: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": "fixed"}
     exec(code, namespace)

@@ -164,3 +164,27 @@ def test_a_neighbour_that_does_not_parse_is_no_obstacle(tmp_path: Path) -> None:
     text = IMPORTS + "from .base import Base\n" + FOO.format(base="Base")
     files = {"p/__init__.py": "", "p/base.py": "class (", "p/a.py": text}
     assert codes(tmp_path, files, "p/a.py") == []
+
+
+def test_a_file_beside_pyproject_sees_src(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": "",
+        "src/pkg/__init__.py": BASE,
+        "script.py": IMPORTS + "from pkg import Base\n" + FOO.format(base="Base"),
+    }
+    assert codes(tmp_path, files, "script.py") == ["CX101"]
+
+
+def test_a_base_that_is_replaced_where_it_cannot_be_imported(tmp_path: Path) -> None:
+    base = (
+        "try:\n    from pkg.base import Base\nexcept ImportError:\n    Base = object\n"
+    )
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/base.py": BASE,
+        "pkg/a.py": base,
+        "pkg/b.py": IMPORTS + "from .a import Base\n" + FOO.format(base="Base"),
+        "pkg/c.py": IMPORTS + base + FOO.format(base="Base"),
+    }
+    assert codes(tmp_path, files, "pkg/b.py") == ["CX101"]
+    assert codes(tmp_path, files, "pkg/c.py") == ["CX101"]

@@ -59,8 +59,15 @@ def places(content: bytes) -> list[str]:
 
 
 def test_the_cells_of_a_notebook() -> None:
-    content = notebook(["import jax\n", "\n", "x.at[0].set(1)"], "y.at[0].set(1)")
+    update = ["x.at[0].set(1)\n", "x"]
+    content = notebook(["import jax\n", "\n", *update], update)
     assert places(content) == ["CX401 a.ipynb:cell 2:3:1", "CX401 a.ipynb:cell 3:1:1"]
+
+
+def test_what_a_cell_shows_at_its_end_is_not_thrown_away() -> None:
+    assert places(notebook("import jax", "x = f()\nx.at[0].set(1)")) == []
+    found = places(notebook("import jax", "if x:\n    x.at[0].set(1)"))
+    assert found == ["CX401 a.ipynb:cell 3:2:5"]
 
 
 def test_names_are_shared_by_cells() -> None:
@@ -90,19 +97,19 @@ def test_names_are_shared_by_cells() -> None:
     ],
 )
 def test_magics_are_skipped(magic: str) -> None:
-    found = places(notebook(f"import jax\n{magic}\nx.at[0].set(1)"))
+    found = places(notebook(f"import jax\n{magic}\nx.at[0].set(1)\nx"))
     line = 3 + magic.count("\n")
     assert found == [f"CX401 a.ipynb:cell 2:{line}:1"]
 
 
 def test_cells_of_other_languages_are_skipped() -> None:
     assert places(notebook("import jax", "%%bash\nx.at[0].set(1)")) == []
-    found = places(notebook("import jax", "%%time\nx.at[0].set(1)"))
+    found = places(notebook("import jax", "%%time\nx.at[0].set(1)\nx"))
     assert found == ["CX401 a.ipynb:cell 3:2:1"]
 
 
 def test_a_cell_that_does_not_parse_is_said_and_the_rest_checked() -> None:
-    found = places(notebook("import jax\n\nx = (", "x.at[0].set(1)"))
+    found = places(notebook("import jax\n\nx = (", "x.at[0].set(1)\nx"))
     assert found == ["CX001 a.ipynb:cell 2:3:5", "CX401 a.ipynb:cell 3:1:1"]
 
 

@@ -17,7 +17,7 @@ _TREES = re.compile(r"chex\.Array(Device)?Tree|optax\.(Params|Updates)")
 _OTHERS = re.compile(
     r"int|float|complex|bool|str|bytes|slice|range|type|object_|None"
     r"|numpy\..*|scipy\..*|(typing|collections\.abc)\.Callable|pathlib\.\w+|enum\.\w+"
-    r"|jax\.(ShapeDtypeStruct|typing\.DTypeLike)|jax\.tree_util\.PyTreeDef|datetime\.\w+"
+    r"|jax\.(ShapeDtypeStruct|typing\.DTypeLike)|jax\.tree_util\.PyTreeDef|jax\.(sharding\.\w+|Device)|datetime\.\w+"
 )
 _CONTAINERS = re.compile(
     r"(typing\.|collections\.abc\.|immutabledict\.)?"

@@ -215,13 +215,27 @@ class Class:
     def _meta_fields(self) -> set[str]:
         """Those that `register_dataclass` is told to leave alone."""
         calls = [n for n in self.node.decorator_list if isinstance(n, ast.Call)]
-        return {
+        found = {
             name
-            for call in calls
+            for call in [*calls, *self._registrations]
             for argument in call.keywords
             if argument.arg == "meta_fields"
             for name in strings(argument.value)
         }
+        by_position = [c.args[2] for c in self._registrations if len(c.args) > 2]
+        return found.union(*map(strings, by_position))
+
+    @property
+    def _registrations(self) -> list[ast.Call]:
+        """The calls of `register_dataclass(Foo, ...)` for this class in its file."""
+        return [
+            call
+            for call in self.module.calls
+            if (dotted(call.func) or "").endswith("register_dataclass")
+            and call.args
+            and isinstance(call.args[0], ast.Name)
+            and call.args[0].id == self.name
+        ]
 
     @functools.cached_property
     def has_slots_without_weakref(self) -> bool:

@@ -138,9 +138,10 @@ def _report(checked: list[Checked], options: argparse.Namespace) -> int:
     if options.diff:
         _show_diff(mended)
     else:
-        if options.fix:
-            _write(mended)
+        unwritten = _write(mended) if options.fix else 0
         _show(findings, options)
+        if unwritten:
+            return MISUSED
     if crashed:
         return MISUSED
     failed = any(finding.severity.fails for finding in findings)
@@ -155,15 +156,23 @@ def _show_diff(mended: list[Checked]) -> None:
     print(f"Would fix {_count(mended)}.", file=sys.stderr)
 
 
-def _write(mended: list[Checked]) -> None:
+def _write(mended: list[Checked]) -> int:
+    """How many files could not be written; the others are."""
+    written = []
     for one in mended:
         assert one.source is not None
         assert one.mended is not None
-        if one.filename != STDIN:
-            content = one.mended.encode(one.source.encoding)
-            Path(one.filename).write_bytes(content)
-    if mended:
-        print(f"Fixed {_count(mended)}.", file=sys.stderr)
+        try:
+            if one.filename != STDIN:
+                content = one.mended.encode(one.source.encoding)
+                Path(one.filename).write_bytes(content)
+        except OSError as error:
+            print(f"{one.filename}: not fixed: {error}", file=sys.stderr)
+        else:
+            written.append(one)
+    if written:
+        print(f"Fixed {_count(written)}.", file=sys.stderr)
+    return len(mended) - len(written)
 
 
 def _count(mended: list[Checked]) -> str:

@@ -13,17 +13,18 @@ def files(
     paths: list[Path], settings: Settings, force_exclude: bool = False
 ) -> list[Path]:
     """In order, each once. A file that is named is taken whatever its suffix, and
-    unless forced also where it is excluded."""
-    found: dict[tuple[int, int], Path] = {}
+    unless forced also where it is excluded. A folder that cannot be entered is among
+    them: to read it says why."""
+    found: dict[object, Path] = {}
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):
             below = _below(path, settings, set())
         elif force_exclude and _is_excluded(path, settings):
             continue
         else:
             below = iter([path])
         for file in below:
-            found.setdefault(_identity(file), file)
+            found.setdefault(file if _is_shut(file) else _identity(file), file)
     return list(found.values())
 
 
@@ -35,6 +36,7 @@ def _below(
         identity = _identity(folder)
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
+        yield folder
         return
     if identity in entered:
         return
@@ -43,14 +45,26 @@ def _below(
         path = folder / entry.name
         if settings.excludes(path):
             continue
-        if path.is_dir():
+        # `Path.is_dir` raises where it may not look; a link to nowhere is no file.
+        if os.path.isdir(path):
             yield from _below(path, settings, entered)
-        elif path.suffix in SUFFIXES and path.is_file():
+        elif path.suffix in SUFFIXES and (os.path.isfile(path) or _is_shut(path)):
             yield path
 
 
 def _is_excluded(path: Path, settings: Settings) -> bool:
     return any(settings.excludes(outer) for outer in [path, *path.parents])
+
+
+def _is_shut(path: Path) -> bool:
+    """What it is may not be asked: its folder is not to be entered."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Edits of import lines: one that is added, one that is taken out."""
 
 import ast
+import re
 
 from ._code import Code
 from ._finding import Edit, Place
@@ -93,9 +94,14 @@ def _functools_names(node: ast.stmt) -> list[ast.alias]:
 def _is_used(name: str, gone: set[int], module: Module) -> bool:
     return any(
         (isinstance(node, ast.Name) and node.id == name and id(node) not in gone)
-        or (isinstance(node, ast.Constant) and node.value == name)
+        or (isinstance(node, ast.Constant) and _names(node.value, name))
         for node in module.nodes
     )
+
+
+def _names(value: object, name: str) -> bool:
+    """Whether a string has a name in it: an annotation, or what `__all__` lists."""
+    return isinstance(value, str) and name in re.findall(r"\w+", value)
 
 
 def _line_without(node: ast.stmt, alias: ast.alias, source: Source) -> list[Edit]:

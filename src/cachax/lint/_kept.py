@@ -56,8 +56,9 @@ def kept_values(code: Code) -> list[Kept]:
 
 
 def _all(code: Code) -> Iterator[Kept]:
-    for cls in code.classes:
-        for function in cls.own_methods.values():
+    for own in code.classes:
+        cls = own if own.family else _made_with(own, code)
+        for function in own.own_methods.values():
             decorator = cached_decorator(function, code.module, code.project)
             if decorator is not None:
                 how = f"@{ast.unparse(decorator)}"
@@ -65,6 +66,13 @@ def _all(code: Code) -> Iterator[Kept]:
                 yield Kept(cls, function, decorator, how, kind, decorator)
             elif not is_maker(function, cls.module):
                 yield from _home_made(cls, function, code)
+
+
+def _made_with(mixin: Class, code: Code) -> Class:
+    """The first pytree class of the file that a class without a family is a base of; if
+    there is none, the class itself."""
+    users = (c for c in code.classes if c.family and mixin in c.ancestors)
+    return next(users, mixin)
 
 
 def cached_decorator(

@@ -1,6 +1,7 @@
 """Is a value a JAX array? Surely, surely not, or it cannot be told."""
 
 import ast
+import re
 from collections.abc import Iterable
 
 from ._annotations import Annotations, is_none
@@ -23,6 +24,7 @@ from ._module import Bound, FunctionNode, Module
 from ._objects import Objects, parameter_of
 from ._project import Definition, Project
 
+_MAPS = re.compile(r"jax\.(tree\.map|tree_map|tree_util\.tree_map)")
 _MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
 _MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
 
@@ -110,20 +112,31 @@ class Kinds:
                 continue
             if isinstance(scope, FunctionNode | ast.Lambda):
                 parameter = parameter_of(scope, name)
-                if parameter and name not in module.bound_in(scope):
+                if parameter and all(map(_adds, module.bound_in(scope).get(name, []))):
                     return self._annotations.kind(parameter.annotation, module)
             bounds = module.bound_in(scope).get(name)
             if bounds:
-                return self._bound(node, bounds, module)
+                kind = self._bound(node, bounds, module)
+                if kind is Kind.OTHER and all(map(_is_filled_later, bounds)):
+                    put = module.put_into(scope).get(name, [])
+                    inside = either(self.of(value, module) for value in put)
+                    return Kind.TREE if inside.has_arrays else kind
+                return kind
         return Kind.UNKNOWN
 
     def _bound(self, use: ast.Name, bounds: list[Bound], module: Module) -> Kind:
         """Of the last assignment, if that is sure to run; else all must agree."""
         before = [b for b in bounds if b.line < use.lineno] or bounds
+        added = [bound for bound in before if _adds(bound)]
+        before = [bound for bound in before if not _adds(bound)]
+        if not before:
+            return Kind.UNKNOWN
         if module.runs_before(before[-1].node, use):
             before = before[-1:]
         kinds = {self.of(bound.value, module) for bound in before}
-        return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+        kind = kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+        # `total = 0`, then `total += x` with an array: an array, if it was numpy's too.
+        return either([*(self.of(bound.value, module) for bound in added), kind])
 
     def _attribute(
         self, node: ast.Attribute, value: ast.expr, attribute: str, module: Module
@@ -137,6 +150,8 @@ class Kinds:
         if name.startswith(("jax.", "numpy.", "math.")):
             return Kind.OTHER  # `jnp.pi`, `jnp.float32`: it is not called
         kind = self.of(value, module)
+        if kind is Kind.ARRAY and attribute == "size":
+            return Kind.OTHER
         if kind is Kind.ARRAY:
             is_array = attribute in ATTRIBUTES_OF_ARRAYS
             return Kind.ARRAY if is_array else Kind.UNKNOWN
@@ -252,7 +267,17 @@ class Kinds:
             return self.of(first, module)
         if name in COLLECTIONS:
             return _collection([self.of(first, module)]) if first else Kind.OTHER
+        if _MAPS.fullmatch(public_name(name)):
+            return self._mapped(first, module)
         return kind_of_call(name)
+
+    def _mapped(self, function: ast.expr | None, module: Module) -> Kind:
+        """Of a tree, every leaf of which is what the function gives."""
+        if isinstance(function, ast.Lambda):
+            kind = self.of(function.body, module)
+        else:
+            kind = kind_of_call(self._project.name_of(function, module))
+        return Kind.TREE if kind.has_arrays else Kind.UNKNOWN
 
     def _method_call(self, function: ast.Attribute, module: Module) -> Kind:
         owner = self._objects.class_of(function.value, module)
@@ -267,6 +292,19 @@ class Kinds:
         if kind is Kind.ARRAY and function.attr in METHODS_WITHOUT_ARRAY:
             return Kind.OTHER
         return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+
+def _adds(bound: Bound) -> bool:
+    """`x += ...`: bound before, and now a little more."""
+    return isinstance(bound.node, ast.AugAssign)
+
+
+def _is_filled_later(bound: Bound) -> bool:
+    """A list or dictionary of Python that is made empty."""
+    match bound.value:
+        case ast.List([]) | ast.Dict([]) | ast.Call(ast.Name("list" | "dict"), [], []):
+            return True
+    return False
 
 
 def either(kinds: Iterable[Kind]) -> Kind:

@@ -1,12 +1,14 @@
 """A parsed file: its imports, its definitions, and what encloses what."""
 
 import ast
+import dataclasses
 import functools
+import typing
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = FunctionNode | ast.Lambda | ast.ClassDef | ast.Module
@@ -15,6 +17,10 @@ T = TypeVar("T")
 
 # What `parse` may raise; the last two on what is nested too deeply.
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+# What `from ... import *` brings along, of modules that matter here.
+_STARS = {m.__name__: m.__all__ for m in (dataclasses, functools, typing)}
 
 
 def parse(text: str) -> ast.Module:
@@ -135,9 +141,20 @@ class Module:
                     found.setdefault(alias.asname or origin, origin)
             elif isinstance(node, ast.ImportFrom):
                 base = self._origin(node)
+                for name in _STARS.get(base, ()) if node.names[0].name == "*" else ():
+                    found.setdefault(name, f"{base}.{name}")
                 for alias in node.names:
                     found.setdefault(alias.asname or alias.name, f"{base}.{alias.name}")
         return found
+
+    def stands_in(self, definition: ast.AST, name: str) -> bool:
+        """Whether it is only for when the import of the name fails:
+        `except ImportError: name = None`."""
+        return (
+            isinstance(definition, ast.Assign)
+            and name in self.imports
+            and any(isinstance(n, ast.ExceptHandler) for n in self.around(definition))
+        )
 
     def _origin(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -164,6 +181,11 @@ class Module:
         """The assignments of a scope by name, in the order of the lines."""
         key = (_bindings, scope)
         return self.remember(key, lambda: _bindings(self.own_nodes(scope)))
+
+    def put_into(self, scope: ScopeNode) -> dict[str, list[ast.expr]]:
+        """What a scope puts into lists and dictionaries, by their names."""
+        key = (_put_into, scope)
+        return self.remember(key, lambda: _put_into(self.own_nodes(scope)))
 
     def runs_before(self, earlier: ast.AST, later: ast.AST) -> bool:
         """Whether a statement is in the same block as a node after it, or in one around
@@ -196,6 +218,10 @@ def _definitions(nodes: list[ast.AST]) -> dict[str, ast.stmt]:
                     found[target.id] = node
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             found[node.target.id] = node
+        elif type(node).__name__ == "TypeAlias":  # `type X = ...`, from Python 3.12
+            parts: Any = node
+            alias = ast.Assign([parts.name], parts.value)
+            found[parts.name.id] = ast.copy_location(alias, parts)
     return found
 
 
@@ -209,11 +235,25 @@ def _bindings(nodes: list[ast.AST]) -> dict[str, list[Bound]]:
     return found
 
 
+def _put_into(nodes: list[ast.AST]) -> dict[str, list[ast.expr]]:
+    found: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        match node:
+            case ast.Call(
+                ast.Attribute(ast.Name(name), "append" | "extend" | "insert"),
+                [*_, value],
+            ) | ast.Assign([ast.Subscript(ast.Name(name))], value):
+                found.setdefault(name, []).append(value)
+    return found
+
+
 def _bound_by(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
     match node:
         case ast.Assign(targets, value):
             for target in targets:
                 yield from _unpacked(target, value)
+        case ast.AugAssign(ast.Name(name), _, value):
+            yield name, value
         case ast.AnnAssign(ast.Name(name), _, value) | ast.NamedExpr(
             ast.Name(name), value
         ):

@@ -1,6 +1,7 @@
 """The files of a project: names followed through imports to where they are defined."""
 
 import ast
+import os
 import re
 import sys
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ class Project:
         head, _, rest = name.partition(".")
         for scope in module.scopes(node):
             local = module.definitions_in(scope).get(head)
-            if local is not None:
+            if local is not None and not module.stands_in(local, head):
                 return self._inside(Definition(module, local), rest, _MOST_STEPS)
         if head in module.imports:
             origin = module.imports[head]
@@ -104,8 +105,9 @@ class Project:
             return name
         module, attributes = found
         head, _, rest = attributes.partition(".")
-        if head in module.definitions:
-            definition = Definition(module, module.definitions[head])
+        local = module.definitions.get(head)
+        if local is not None and not module.stands_in(local, head):
+            definition = Definition(module, local)
             return self._inside(definition, rest, steps - 1)
         if head in module.imports:
             origin = module.imports[head]
@@ -149,7 +151,7 @@ class Project:
         if path not in self._modules:
             self._modules[path] = None
             for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
-                if file.is_file():
+                if os.path.isfile(file):
                     self._modules[path] = _read(file, root)
                     break
         return self._modules[path]
@@ -159,8 +161,8 @@ class Project:
         folder = path.parent
         if folder not in self._roots:
             roots = [_import_root(path)]
-            for outer in folder.parents:
-                if (outer / "pyproject.toml").is_file():
+            for outer in (folder, *folder.parents):
+                if os.path.isfile(outer / "pyproject.toml"):
                     roots += [outer, outer / "src"]
                     break
             self._roots[folder] = tuple(dict.fromkeys(roots))
@@ -175,7 +177,7 @@ def _named(path: Path, top: str) -> list[Path]:
 
 def _import_root(path: Path) -> Path:
     folder = path.parent
-    while (folder / "__init__.py").is_file() and folder != folder.parent:
+    while os.path.isfile(folder / "__init__.py") and folder != folder.parent:
         folder = folder.parent
     return folder
 
@@ -191,7 +193,8 @@ def _dotted_path(path: Path, root: Path) -> str:
 
 def _asks(path: Path) -> bool:
     try:
-        return _ISINSTANCE.search(path.read_bytes()) is not None
+        # A pipe that is called so would never end.
+        return os.path.isfile(path) and bool(_ISINSTANCE.search(path.read_bytes()))
     except OSError:
         return False
 

@@ -80,6 +80,8 @@ def check_file(path: Path, settings: Settings, fix: bool = False) -> Checked:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise TooBigError(f"{path.stat().st_size:,} bytes is more than is read")
+        if path.is_dir():
+            os.scandir(path).close()  # it could not be entered, and this says why
         source = from_bytes(filename, path.read_bytes())
         return check_source(source, settings, path.absolute(), fix)
     except (OSError, UnreadableError) as error:

@@ -1,6 +1,7 @@
 """Which rules and which files are asked for, and where pyproject.toml says so."""
 
 import fnmatch
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -91,7 +92,7 @@ def find_settings(paths: list[Path], config: Path | None = None) -> Settings:
     start = (paths[0] if paths else Path()).absolute()
     for folder in [start, *start.parents]:
         file = folder / "pyproject.toml"
-        if file.is_file() and _section(file) is not None:
+        if os.path.isfile(file) and _section(file) is not None:
             return _read(file)
     return Settings(Path.cwd())
 

@@ -26,6 +26,12 @@ _LOOPS = re.compile(
     r"jax\.lax\.(scan|while_loop|fori_loop|cond|switch|map)|jax\.(checkpoint|remat)"
 )
 
+# What these make of a function is traced with it, and has the same parameters.
+_WRAPPERS = re.compile(
+    r"jax\.(vmap|grad|value_and_grad|jacfwd|jacrev|jacobian|hessian|checkpoint|remat)"
+    r"|equinox\.filter_(vmap|grad|value_and_grad|jacfwd|jacrev|checkpoint)"
+)
+
 TracedNode = FunctionNode | ast.Lambda
 
 
@@ -84,11 +90,35 @@ def _by_call(module: Module, project: Project) -> Iterator[Traced]:
         else:
             continue
         for argument in functions:
-            found = _function(argument, module, project)
+            inner, given = _unwrapped(argument, module, project)
+            found = _function(inner, module, project)
             if found is not None:
                 function, bound_to = found
-                static = static_parameters(function, call, skip=bound_to is not None)
+                first = bound_to is not None
+                static = static_parameters(function, call, skip=first + given)
+                static |= set(parameters(function)[first : first + given])
                 yield Traced(function, name, call, static, bound_to)
+
+
+def _unwrapped(
+    node: ast.expr, module: Module, project: Project
+) -> tuple[ast.expr, int]:
+    """The function in `vmap(grad(f))`, and how many arguments a `partial` gives it."""
+    given = 0
+    for _ in range(8):
+        if not isinstance(node, ast.Call) or not node.args or not _may_wrap(node.func):
+            break
+        name = public_name(project.name_of(node.func, module))
+        if name == "functools.partial" and not node.keywords:
+            given += len(node.args) - 1
+        elif not _WRAPPERS.fullmatch(name):
+            break
+        node = node.args[0]
+    return node, given
+
+
+def _may_wrap(function: ast.expr) -> bool:
+    return isinstance(function, ast.Name | ast.Attribute)
 
 
 def _may_trace(function: ast.expr, module: Module) -> bool:
@@ -121,7 +151,7 @@ def _function(
 
 
 def static_parameters(
-    function: TracedNode, said: ast.expr, skip: bool = False
+    function: TracedNode, said: ast.expr, skip: int = 0
 ) -> frozenset[str]:
     """The parameters that `static_argnums` or `static_argnames` name."""
     names: set[str] = set()

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ._classes import Class
+from ._fields import Field
 from ._module import FunctionNode, Module
 from ._objects import is_self
 
@@ -52,6 +54,8 @@ def _written(function: FunctionNode, module: Module) -> dict[str, list[Write]]:
     for node in nodes:
         for obj, write in _written_by(node):
             found.setdefault(obj, []).append(write)
+    for obj, write in _written_by_another_name(nodes):
+        found.setdefault(obj, []).append(write)
     return {obj: _with_lazy_ones_marked(of, nodes, obj) for obj, of in found.items()}
 
 
@@ -60,6 +64,33 @@ def _with_lazy_ones_marked(
 ) -> list[Write]:
     asked = _asked_for(nodes, obj)
     return [replace(write, is_lazy=write.attribute in asked) for write in found]
+
+
+def put_into_lists(
+    function: FunctionNode, obj: str, cls: Class, module: Module
+) -> Iterator[Write]:
+    """`self.log.append(value)`, where `log` is a list for all that is known of it."""
+    for node in module.own_nodes(function):
+        match node:
+            case ast.Call(
+                ast.Attribute(
+                    ast.Attribute(ast.Name(name), attribute),
+                    "append" | "extend" | "insert",
+                ),
+                [*_, value],
+            ) if name == obj and _is_list(cls.fields.get(attribute)):
+                yield Write(attribute, value, node)
+
+
+def _is_list(field: Field | None) -> bool:
+    if field is None:
+        return False
+    if field.annotation is not None:
+        return ast.unparse(field.annotation).partition("[")[0] in ("list", "List")
+    return bool(field.values) and all(
+        isinstance(value, ast.List) or ast.unparse(value) == "list()"
+        for value in field.values
+    )
 
 
 def is_returned(write: Write, function: FunctionNode, obj: str, module: Module) -> bool:
@@ -135,10 +166,26 @@ def _written_by(node: ast.AST) -> Iterator[tuple[str, Write]]:
         ):
             yield obj, Write(attribute, value, node)
         case ast.Call(
+            ast.Attribute(ast.Name(obj), "__setattr__"),
+            [ast.Constant(str(attribute)), value],
+        ):
+            yield obj, Write(attribute, value, node)
+        case ast.Call(
+            ast.Attribute(ast.Attribute(ast.Name(obj), "__dict__"), "update"),
+            _,
+            keywords,
+        ):
+            for keyword in keywords:
+                if keyword.arg is not None:
+                    yield obj, Write(keyword.arg, keyword.value, node)
+        case ast.Call(
             ast.Attribute(ast.Attribute(ast.Name(obj), attribute), "setdefault"),
             [key, value],
         ):
-            yield obj, Write(attribute, value, node, key)
+            if attribute != "__dict__":
+                yield obj, Write(attribute, value, node, key)
+            elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield obj, Write(key.value, value, node)
 
 
 def _target(
@@ -164,14 +211,39 @@ def _target(
                 yield from _target(inner, part, node)
 
 
+def _written_by_another_name(nodes: list[ast.AST]) -> Iterator[tuple[str, Write]]:
+    """`cache = self._cache; cache[key] = value`, where `cache` is nothing else."""
+    names = [
+        node.id
+        for node in nodes
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    aliases: dict[str, ast.Attribute] = {}
+    for node in nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Attribute(ast.Name()) as attribute):
+                if names.count(name) == 1:
+                    aliases[name] = attribute
+    for node in nodes:
+        match node:
+            case ast.Assign([ast.Subscript(ast.Name(name), key)], value):
+                if name in aliases:
+                    attribute = aliases[name]
+                    assert isinstance(attribute.value, ast.Name)
+                    yield attribute.value.id, Write(attribute.attr, value, node, key)
+
+
 def _aliases(nodes: list[ast.AST], obj: str) -> dict[str, str]:
     """Local variables that stand for an attribute of the object."""
-    return {
-        node.targets[0].id: attribute
-        for node in nodes
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        for attribute in _attribute_of(node.value, obj)
-    }
+    found: dict[str, str] = {}
+    for node in nodes:
+        match node:
+            case ast.Assign([ast.Name(name), *_], value) | ast.NamedExpr(
+                ast.Name(name), value
+            ):
+                for attribute in _attribute_of(value, obj):
+                    found[name] = attribute
+    return found
 
 
 def _asked_for(nodes: list[ast.AST], obj: str) -> set[str]:
@@ -182,6 +254,12 @@ def _asked_for(nodes: list[ast.AST], obj: str) -> set[str]:
         match node:
             case ast.If(test) | ast.IfExp(test) | ast.While(test):
                 found |= _asked_in(test, obj, aliases)
+            case ast.Match(subject):
+                found |= _asked_in(subject, obj, aliases)
+            case ast.With(items, body) if any(map(_suppresses_missing, items)):
+                for inner in body:
+                    for part in ast.walk(inner):
+                        found |= set(_attribute_of(part, obj))
             case ast.Try(body, handlers) if any(map(_is_missing, handlers)):
                 for inner in body:
                     for part in ast.walk(inner):
@@ -195,13 +273,21 @@ def _asked_in(test: ast.expr, obj: str, aliases: dict[str, str]) -> set[str]:
             return set().union(*(_asked_in(value, obj, aliases) for value in values))
         case ast.UnaryOp(ast.Not(), operand):
             return _asked_in(operand, obj, aliases)
-        case ast.Compare(left, [ast.Is() | ast.IsNot()], [ast.Constant(None)]):
+        case ast.Compare(
+            left,
+            [ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq()],
+            [ast.Constant(None)],
+        ):
             return _asked_in(left, obj, aliases)
+        case ast.NamedExpr(_, value):
+            return _asked_in(value, obj, aliases)
         case ast.Compare(left, [ast.In() | ast.NotIn()], [container]):
             if isinstance(left, ast.Constant) and _is_dict_of(container, obj):
                 return {str(left.value)}
             if isinstance(container, ast.Call):  # `in self._cache.keys()`
                 container = getattr(container.func, "value", container)
+            if isinstance(container, ast.Name):
+                return _asked_in(container, obj, aliases)
             return set(_attribute_of(container, obj))
         case ast.Name(name):
             return {aliases[name]} if name in aliases else set()
@@ -218,6 +304,10 @@ def _attribute_of(node: ast.AST, obj: str) -> list[str]:
             [ast.Name(name), ast.Constant(str(attribute)), *_],
         ) if name == obj:
             return [attribute]
+        case ast.Subscript(container, ast.Constant(str(attribute))) | ast.Call(
+            ast.Attribute(container, "get"), [ast.Constant(str(attribute)), *_]
+        ) if _is_dict_of(container, obj):
+            return [attribute]
         case ast.Subscript(ast.Attribute(ast.Name(name), attribute)) if name == obj:
             return [attribute]
         case ast.Call(
@@ -227,13 +317,19 @@ def _attribute_of(node: ast.AST, obj: str) -> list[str]:
     return []
 
 
-def _is_dict_of(node: ast.expr, obj: str) -> bool:
+def _is_dict_of(node: ast.AST, obj: str) -> bool:
     match node:
         case ast.Attribute(ast.Name(name), "__dict__") if name == obj:
             return True
         case ast.Call(ast.Name("vars"), [ast.Name(name)]) if name == obj:
             return True
     return False
+
+
+def _suppresses_missing(item: ast.withitem) -> bool:
+    """`with contextlib.suppress(AttributeError):`"""
+    said = ast.unparse(item.context_expr)
+    return "suppress(" in said and ("AttributeError" in said or "KeyError" in said)
 
 
 def _is_missing(handler: ast.ExceptHandler) -> bool:

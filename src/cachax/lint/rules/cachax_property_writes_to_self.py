@@ -3,7 +3,7 @@
 ## What it does
 
 Finds assignments to `self` in the body of a `cachax.cached_property` or
-`cachax.cached_method`.
+`cachax.cached_method`, and what is appended to its lists there.
 
 ## Why is this bad?
 
@@ -58,7 +58,7 @@ from collections.abc import Iterator
 from .._code import Code, Found
 from .._finding import Severity
 from .._kept import cachax_values
-from .._writes import own_object, writes
+from .._writes import own_object, put_into_lists, writes
 
 CODE = "CX302"
 SEVERITY = Severity.ERROR
@@ -68,7 +68,10 @@ MENTIONS = r"cachax"
 def check(code: Code) -> Iterator[Found]:
     for cls, function, _ in cachax_values(code):
         obj = own_object(function, code.module)
-        for write in writes(function, obj, code.module) if obj else ():
+        if obj is None:
+            continue
+        lists = put_into_lists(function, obj, cls, code.module)
+        for write in [*writes(function, obj, code.module), *lists]:
             yield Found(
                 write.node,
                 f"`{cls.name}.{function.name}` is cached and writes to "

@@ -68,7 +68,7 @@ from .._writes import Write, own_object, writes
 
 CODE = "CX206"
 SEVERITY = Severity.ERROR
-MENTIONS = r"static|pytree_node|meta_fields|init\s*=\s*False"
+MENTIONS = r"static|pytree_node|meta_fields|register_dataclass|init\s*=\s*False"
 _MAKERS = ("__init__", "__post_init__")
 
 
@@ -91,7 +91,8 @@ def _judged(
     write: Write, function: FunctionNode, cls: Class, code: Code
 ) -> Found | None:
     field = cls.declared.get(write.attribute)
-    if field is None or code.kinds.of(write.value, code.module) is not Kind.ARRAY:
+    kind = code.kinds.of(write.value, code.module)
+    if field is None or not kind.has_arrays:
         return None
     if field.static:
         return Found(
@@ -101,6 +102,8 @@ def _judged(
             "cachax.cached_property.",
         )
     assert cls.family is not None
+    if kind is not Kind.ARRAY:
+        return None
     if not field.in_init and not cls.family.runs_init and write.value is not None:
         source = _other_field(write.value, field, function, cls, code)
         if source is not None:

@@ -2,9 +2,9 @@
 
 ## What it does
 
-Says which files, or cells of a notebook, were left out, and why: they cannot be
-decoded, they are no Python of the version that runs `cachax lint`, or they are too
-big to be parsed (two million characters; that one is information).
+Says which files, folders or cells of a notebook were left out, and why: they may not
+be read, cannot be decoded, are no Python of the version that runs `cachax lint`, or
+are too big to be parsed (two million characters; that one is information).
 
 ## Why is this bad?
 

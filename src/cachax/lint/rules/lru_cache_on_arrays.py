@@ -51,12 +51,14 @@ It is never called inside a trace, or its body is under
 import ast
 from collections.abc import Iterator
 
+from .._classes import called_in_the_end
 from .._code import Code, Found
 from .._finding import Severity
 from .._jax_names import Kind
 from .._kept import is_concrete
-from .._module import FunctionNode
+from .._module import FunctionNode, dotted
 from .._project import Definition
+from .._tracing import Traced
 
 CODE = "CX204"
 SEVERITY = Severity.ERROR
@@ -71,13 +73,29 @@ def check(code: Code) -> Iterator[Found]:
             if name in _TABLES:
                 cached[function] = decorator
                 yield from _of_function(function, decorator, code)
+    for call in code.module.calls:
+        wrapped = _wrapped(call, code)
+        if wrapped is not None:
+            yield from _of_function(wrapped, call, code)
     yield from _called_with_tracers(cached, code)
+
+
+def _wrapped(call: ast.Call, code: Code) -> FunctionNode | None:
+    """The function of this file in `lru_cache(f)` or `lru_cache(maxsize=3)(f)`."""
+    wrapper = called_in_the_end(call.func)
+    may = "cache" in (dotted(wrapper) or "")  # most calls are none, and seen at once
+    if not call.args or not may or code.name_of(wrapper) not in _TABLES:
+        return None
+    match code.project.resolve(call.args[0], code.module):
+        case Definition(module, ast.FunctionDef() as function):
+            return function if module is code.module else None
+    return None
 
 
 def _of_function(
     function: FunctionNode, decorator: ast.expr, code: Code
 ) -> Iterator[Found]:
-    name = f"`{function.name}` (@{ast.unparse(decorator).partition('(')[0]})"
+    name = f"`{function.name}` (@{ast.unparse(called_in_the_end(decorator))})"
     array = _array_parameter(function, code)
     if array is not None:
         yield Found(
@@ -99,7 +117,8 @@ def _of_function(
 
 
 def _array_parameter(function: FunctionNode, code: Code) -> str | None:
-    for argument in [*function.args.posonlyargs, *function.args.args]:
+    of = function.args
+    for argument in [*of.posonlyargs, *of.args, *of.kwonlyargs]:
         kind = code.kinds.of_annotation(argument.annotation, code.module)
         if kind is Kind.ARRAY:
             return argument.arg
@@ -114,15 +133,24 @@ def _called_with_tracers(
         if not traced.is_jit:
             continue
         for call in ast.walk(traced.function):
-            match call:
-                case ast.Call(function, [ast.Name(argument), *_]):
-                    target = code.project.resolve(function, code.module)
-                    is_cached = isinstance(target, Definition) and target.node in cached
-                    rebound = code.module.bound_in(traced.function).get(argument)
-                    is_traced = argument in traced.traced_parameters and not rebound
-                    if is_cached and is_traced:
-                        yield Found(
-                            call,
-                            f"`{argument}` is traced by {traced.by}, and a tracer is "
-                            "not hashable: the cached function fails.",
-                        )
+            if not isinstance(call, ast.Call):
+                continue
+            target = code.project.resolve(call.func, code.module)
+            if not isinstance(target, Definition) or target.node not in cached:
+                continue
+            argument = _traced_argument(call, traced, code)
+            if argument is not None:
+                yield Found(
+                    call,
+                    f"`{argument}` is traced by {traced.by}, and a tracer is not "
+                    "hashable: the cached function fails.",
+                )
+
+
+def _traced_argument(call: ast.Call, traced: Traced, code: Code) -> str | None:
+    rebound = code.module.bound_in(traced.function)
+    for node in [*call.args, *(keyword.value for keyword in call.keywords)]:
+        name = node.id if isinstance(node, ast.Name) else ""
+        if name in traced.traced_parameters and name not in rebound:
+            return name
+    return None

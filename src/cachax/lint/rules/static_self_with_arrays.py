@@ -4,7 +4,9 @@
 
 Finds methods jitted with `static_argnums=0` or `static_argnames="self"` that read an
 array of the object (a warning), or an attribute that another method assigns (an
-error). The latter also where the bound method is jitted: `jax.jit(self.method)`.
+error). The latter also where the bound method is jitted and kept:
+`self.f = jax.jit(self.method)` (in a variable, it is information), or in `__init__` a
+function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
 
 ## Why is this bad?
 
@@ -55,10 +57,13 @@ class Model:
 
 The object holds settings only (numbers, names, shapes) and defines `__eq__` and
 `__hash__` by them. Without arrays and without assignments it is not reported.
+A hash by value does not help with assignments: of an object that was seen before, JAX
+does not ask for it again.
 """
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from .._classes import Class
 from .._code import Code, Found
@@ -66,30 +71,91 @@ from .._finding import Severity
 from .._jax_names import Kind
 from .._module import FunctionNode
 from .._reach import attributes_read
-from .._tracing import Traced
+from .._tracing import Traced, TracedNode, parameters, reads_of
 from .._writes import is_maker, is_setter, own_object, writes
 
 CODE = "CX205"
 SEVERITY = Severity.ERROR
-MENTIONS = r"static_arg(nums|names)|jit\(\s*self"
+MENTIONS = r"static_arg(nums|names)|jit\("
 
 
 def check(code: Code) -> Iterator[Found]:
     for traced in code.traced:
         method = traced.function
         cls = code.class_around(method)
-        if cls is None or not isinstance(method, FunctionNode) or not traced.is_jit:
+        if cls is None or not traced.is_jit:
+            continue
+        if _object_of(method, code) is None:
+            yield from _closed_over(traced, cls, code)
+        if not isinstance(method, FunctionNode):
             continue
         is_static = own_object(method, code.module) in traced.static
         if not is_static and traced.bound_to is None:
+            continue
+        if not is_static and _is_called_at_once(traced, code):
             continue
         read = attributes_read(method, cls)
         changed = sorted(read & _assigned_later(cls, _where_jitted(method, code)))
         arrays = sorted(name for name in read if _is_array(name, cls, code))
         if changed:
-            yield _found(traced, method, cls, changed[0], changed=True)
+            found = _found(traced, method.name, cls, changed[0], changed=True)
+            kept = is_static or _is_kept(traced, code)
+            yield found if kept else replace(found, severity=Severity.INFORMATION)
         elif arrays and is_static:
-            yield _found(traced, method, cls, arrays[0], changed=False)
+            yield _found(traced, method.name, cls, arrays[0], changed=False)
+
+
+def _object_of(function: TracedNode, code: Code) -> str | None:
+    if isinstance(function, ast.Lambda):
+        return None
+    return own_object(function, code.module)
+
+
+def _is_called_at_once(traced: Traced, code: Code) -> bool:
+    """`jax.jit(self.f)(x)`: a bound method is a new object each time, and what was
+    compiled for it goes with it."""
+    parent = code.module.parent(traced.said)
+    return isinstance(parent, ast.Call) and parent.func is traced.said
+
+
+def _is_kept(traced: Traced, code: Code) -> bool:
+    """On the object. In a variable, it may be gone before anything changes."""
+    match code.module.parent(traced.said):
+        case ast.Assign([ast.Attribute()]) | ast.AnnAssign(ast.Attribute()):
+            return True
+    return False
+
+
+def _kept_as(traced: Traced, code: Code) -> tuple[str, str] | None:
+    """Object and attribute in `self.f = jax.jit(...)` where the object is made: that
+    is compiled once for good."""
+    statement = code.module.parent(traced.said)
+    match statement:
+        case ast.Assign([ast.Attribute(ast.Name(obj), kept)], value):
+            maker = code.module.parent(statement)
+            is_made = isinstance(maker, FunctionNode) and maker.name == "__init__"
+            return (obj, kept) if is_made and value is traced.said else None
+    return None
+
+
+def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
+    """`self.f = jax.jit(lambda x: self.w * x)`, unless `f` is made anew somewhere. What
+    is assigned later alone may be assigned once: not reported."""
+    obj, kept = _kept_as(traced, code) or ("", "")
+    if not obj or obj in parameters(traced.function):
+        return
+    later = _assigned_later(cls, set())
+    read = {node.attr for node in reads_of(obj, traced.function)}
+    read = {name for inner in read for name in _through(inner, cls)}
+    changed = sorted(read & later & set(cls.fields))
+    if kept not in later and changed:
+        yield _found(traced, kept, cls, changed[0], changed=True)
+
+
+def _through(name: str, cls: Class) -> set[str]:
+    """An attribute, or those that the method or property of this name reads."""
+    method = cls.method(name)
+    return attributes_read(method[1], cls) if method else {name}
 
 
 def _where_jitted(method: FunctionNode, code: Code) -> set[ast.AST]:
@@ -118,19 +184,20 @@ def _is_array(name: str, cls: Class, code: Code) -> bool:
     return field is not None and code.kinds.of_field(field) is Kind.ARRAY
 
 
-def _found(
-    traced: Traced, method: FunctionNode, cls: Class, name: str, changed: bool
-) -> Found:
+def _found(traced: Traced, method: str, cls: Class, name: str, changed: bool) -> Found:
     what = (
         "is assigned by another method: the compiled program keeps the old value"
         if changed
         else "is a JAX array: it becomes a constant, each object is compiled anew and "
         "kept alive"
     )
-    how = "a static `self`" if traced.bound_to is None else "`self` bound to it"
+    is_static = "self" in traced.static or traced.static & set(
+        parameters(traced.function)[:1]
+    )
+    how = "a static `self`" if is_static else "`self` bound to it"
     return Found(
         traced.said,
-        f"`{cls.name}.{method.name}` is jitted with {how}, and "
+        f"`{cls.name}.{method}` is jitted with {how}, and "
         f"`self.{name}` {what}. Register the class as a pytree, or pass the array.",
         None if changed else Severity.WARNING,
     )

@@ -78,7 +78,7 @@ from .._finding import Severity
 from .._kept import cached_decorator, is_cachax
 from .._module import FunctionNode, dotted
 from .._project import Definition
-from .._tracing import parameters, reads_of
+from .._tracing import TracedNode, parameters, reads_of
 
 CODE = "CX207"
 SEVERITY = Severity.WARNING
@@ -105,7 +105,7 @@ def _is_cached(owner: Class, function: FunctionNode, code: Code) -> bool:
     return cached is not None or is_cachax(function, module, code.project)
 
 
-def _flatteners(code: Code) -> Iterator[tuple[Class, FunctionNode]]:
+def _flatteners(code: Code) -> Iterator[tuple[Class, TracedNode]]:
     for cls in code.classes:
         for name in FLATTENERS:
             if name in cls.own_methods:
@@ -114,10 +114,13 @@ def _flatteners(code: Code) -> Iterator[tuple[Class, FunctionNode]]:
         name = (dotted(call.func) or "").rpartition(".")[2]
         if name.startswith("register_pytree") and len(call.args) > 1:
             registered = code.project.resolve(call.args[0], code.module)
-            flatten = code.project.resolve(call.args[1], code.module)
+            flatten: object = call.args[1]
+            resolved = code.project.resolve(call.args[1], code.module)
+            if isinstance(resolved, Definition):
+                flatten = resolved.node
             match registered, flatten:
                 case (
-                    Definition(_, ast.ClassDef() as node),
-                    Definition(_, ast.FunctionDef() as function),
+                    Definition(module, ast.ClassDef() as node),
+                    (ast.FunctionDef() | ast.Lambda()) as function,
                 ):
-                    yield class_of(node, code.module, code.project), function
+                    yield class_of(node, module, code.project), function

@@ -87,14 +87,11 @@ from .._writes import Write, is_maker, own_object, writes
 
 CODE = "CX202"
 SEVERITY = Severity.WARNING
-MENTIONS = r"\.\w+\[[^\]]*\]\s*=[^=]|setdefault"
+MENTIONS = r"\w\[[^\]]*\]\s*=[^=]|setdefault"
 _CACHE = re.compile(r"cache|memo|workspace|lazy", re.IGNORECASE)
 
 
 def check(code: Code) -> Iterator[Found]:
-    reached = {
-        function for traced in code.traced for function in members_read(traced, code)
-    }
     for function in code.module.functions:
         cls = code.class_around(function)
         obj = own_object(function, code.module)
@@ -105,8 +102,16 @@ def check(code: Code) -> Iterator[Found]:
                         yield _found(write, function.name, parameter, sure=False)
         elif not is_maker(function, cls.module) and not _is_nnx(cls):
             for write in _kept_items(function, obj, code):
-                if cls.family or function in reached:
+                if cls.family or function in _reached(code):
                     yield _found(write, _name(cls, function), obj, sure=True)
+
+
+def _reached(code: Code) -> set[FunctionNode]:
+    """The methods that traced functions call on objects that are no arguments."""
+    return code.module.remember(
+        _reached,
+        lambda: {f for traced in code.traced for f in members_read(traced, code)},
+    )
 
 
 def _is_nnx(cls: Class) -> bool:

@@ -3,12 +3,12 @@
 ## What it does
 
 Finds assignments to attributes of `self` (also by `object.__setattr__`) in functions
-that `jax.jit` or a loop of `jax.lax` traces; in methods that such a function calls (a
-warning); in methods of a pytree class that is frozen, where they raise; and of arrays
-in properties of other pytree classes, or around a frozen one by `object.__setattr__`
-(a warning). In other methods of an unfrozen pytree class, and where the value is no
-array or that cannot be told, it is information. `nnx` has its own rules for this, and
-is left alone.
+that `jax.jit` or a loop of `jax.lax` traces, and what they append to its lists; in
+methods that such a function calls (a warning); in methods of a pytree class that is
+frozen, where they raise; and of arrays in properties of other pytree classes, or
+around a frozen one by `object.__setattr__` (a warning). In other methods of an
+unfrozen pytree class, and where the value is no array or that cannot be told, it is
+information. `nnx` has its own rules for this, and is left alone.
 
 ## Why is this bad?
 
@@ -53,6 +53,7 @@ The write is meant to happen once for each trace, and is no array: a count of tr
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -61,14 +62,16 @@ from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
 from .._jax_names import Kind
-from .._module import FunctionNode
+from .._module import FunctionNode, dotted
+from .._project import Definition
 from .._reach import members_read
 from .._tracing import Traced
-from .._writes import Write, is_maker, own_object, writes
+from .._writes import Write, is_maker, own_object, put_into_lists, writes
 
 CODE = "CX203"
 SEVERITY = Severity.ERROR
 MENTIONS = r"class\s"
+_CALLBACK = re.compile(r"(callback|id_tap|host_callback\.call)$")
 
 
 def check(code: Code) -> Iterator[Found]:
@@ -79,6 +82,9 @@ def check(code: Code) -> Iterator[Found]:
             continue
         traced = _traced_around(inside, code)
         caller = reached.get(inside.method)
+        if traced is not None:
+            for write in put_into_lists(function, inside.obj, inside.cls, code.module):
+                yield _in_traced(write, inside, traced, code)
         for write in writes(function, inside.obj, code.module):
             if write.is_item and not _is_name(write.key):
                 continue  # `self.ref[...] = x`: a Ref is made to be written to
@@ -120,13 +126,29 @@ def _inside(function: FunctionNode, code: Code) -> _Inside | None:
 
 def _traced_around(inside: _Inside, code: Code) -> Traced | None:
     """The trace that runs the function: its own, or that of one around it."""
+    on_host = code.module.remember(_called_back, lambda: _called_back(code))
     for outer in [inside.function, *code.module.around(inside.function)]:
+        if outer in on_host:
+            return None
         traced = code.traced_nodes.get(outer)
         if traced is not None and not traced.by.startswith("flax."):
             return traced
         if outer is inside.method:
             break
     return None
+
+
+def _called_back(code: Code) -> set[ast.AST]:
+    """Functions that run outside of the trace: `jax.debug.callback(f, x)`."""
+    calls = [
+        call
+        for call in code.module.calls
+        if call.args
+        and _CALLBACK.search(dotted(call.func) or "")
+        and code.name_of(call.func).startswith("jax.")
+    ]
+    first = [code.project.resolve(call.args[0], code.module) for call in calls]
+    return {found.node for found in first if isinstance(found, Definition)}
 
 
 def _reached(code: Code) -> dict[FunctionNode, Traced]:
@@ -175,6 +197,7 @@ def _in_pytree(write: Write, inside: _Inside, code: Code) -> Iterator[Found]:
             write.node,
             f"{target}, but the class is frozen ({inside.cls.family.name}): that "
             "raises. Return a new object instead.",
+            Severity.INFORMATION if _may_be_helper(inside, code) else None,
         )
     elif is_array or is_property(inside.method):
         unexpected = around or is_property(inside.method)
@@ -184,6 +207,17 @@ def _in_pytree(write: Write, inside: _Inside, code: Code) -> Iterator[Found]:
             "and the write is lost. Return a new object instead.",
             Severity.WARNING if is_array and unexpected else Severity.INFORMATION,
         )
+
+
+def _may_be_helper(inside: _Inside, code: Code) -> bool:
+    """Private, and not called in its file: perhaps by constructors of subclasses in
+    others, where writing is allowed."""
+    name = inside.method.name
+    called = any(
+        isinstance(call.func, ast.Attribute) and call.func.attr == name
+        for call in code.module.calls
+    )
+    return name.startswith("_") and not name.endswith("__") and not called
 
 
 def _is_name(key: ast.expr | None) -> bool:
