@@ -662,3 +662,32 @@ cachax.hold[0].total
         env=os.environ | {"PYTHONPATH": str(Path(cachax.__file__).parent.parent)},
     )
     assert (ended.stdout, ended.stderr) == ("[3.0, 3.0, 3.0]\n", "")
+
+
+def test_a_leaf_elsewhere_in_an_equinox_model() -> None:
+    class Layer(eqx.Module):
+        weight: jax.Array
+        scale: jax.Array
+
+        @cachax.cached_property
+        def norm(self) -> Any:
+            computing("norm")
+            return jnp.linalg.norm(self.weight)
+
+    class Model(eqx.Module):
+        layers: list[Layer]
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return sum(layer.norm for layer in self.layers)
+
+    layers = [Layer(jnp.full((2, 2), float(i)), jnp.ones(2)) for i in (1, 2)]
+    model = Model(layers)
+    with computations() as counts:
+        close(model.total, 6.0)
+        other = eqx.tree_at(lambda m: m.layers[1].scale, model, 2 * jnp.ones(2))
+        close(other.total, 6.0)
+        third = eqx.tree_at(lambda m: m.layers[1].weight, other, jnp.zeros((2, 2)))
+        close(third.total, 2.0)
+    assert counts == {"norm": 3, "total": 2}
