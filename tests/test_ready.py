@@ -413,3 +413,20 @@ def test_one_sharding_for_any_number_of_arguments() -> None:
     for _ in range(4):
         assert fun(p) == 2
         assert fun(p, jnp.float32(3)) == 6
+
+
+def test_a_field_of_a_frozen_object_among_several_set_by_force_is_seen() -> None:
+    class Frozen(flax.struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x)
+
+    objects = [Frozen(jnp.ones(2)), Frozen(jnp.ones(2))]
+    before = objects[0].x  # somebody else still has it
+    use = cachax.jit(lambda objects: objects[0].total + objects[1].total)
+    for _ in range(5):
+        assert float(use(objects)) == 4
+    object.__setattr__(objects[0], "x", 3 * before)
+    assert float(use(objects)) == 8

@@ -116,13 +116,11 @@ class Plan:
 
     def _ids_of(self, objects: Sequence[Any]) -> list[Any]:
         """Of many objects and their fields, all in C: for a flat object, that is all
-        there is to see. A frozen one has the fields it had, but for what a user has
-        laid into it."""
-        if self._all_frozen:
-            return [*map(id, objects), *map(len, map(self._read, objects))]
+        there is to see."""
         dicts = [*map(self._read, objects)]
         fields = chain.from_iterable(map(dict.values, dicts))
-        return [*map(id, objects), *map(id, fields), *chain.from_iterable(dicts)]
+        names = () if self._all_frozen else chain.from_iterable(dicts)
+        return [*map(id, objects), *map(id, fields), *names]
 
 
 def picking(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
