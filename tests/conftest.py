@@ -1,6 +1,7 @@
 """Several devices on one machine; cold and warm; no tracer may leak."""
 
 import os
+import shutil
 import tempfile
 
 # Under checking_leaks JAX compiles every operation anew: from here, it need not.
@@ -19,6 +20,10 @@ from collections.abc import Iterator
 
 import jax
 import pytest
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 @pytest.fixture(params=["cold", "warm"])

@@ -1,81 +1,102 @@
 """What the pages show is what happens."""
 
-import contextlib
-import io
-import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 import pytest
 
-DOCS = Path(__file__).parent.parent / "docs"
-BLOCKS = re.compile(r"<!-- (run|output) -->\n```(?:python)?\n(.*?)```", re.DOTALL)
-_NUMBERS = re.compile(r"\d[\d.,]*( (?:ns|µs|ms|s|B|kB|MB)\b)")
+from pages import ROOT, Shown, blocks, play, played
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_AMOUNT = re.compile(r"\d[\d.,]*( ?(?:ns|µs|ms|s|B|kB|MB)\b)")
 
 
-def words_of(text: str) -> list[str]:
-    """In any order: times differ from run to run, and with them the order of the rows
-    and the ends of the lines."""
-    return sorted(_NUMBERS.sub(r"#\1", re.sub(r"µs|ms", "s", text)).split())
+def agree(shown: str, printed: str) -> bool:
+    """To the letter; but what times and sizes it has may differ, and the order of the
+    rows and the ends of the lines with them."""
+    if not _AMOUNT.search(shown):
+        return shown.rstrip() == printed.rstrip()
 
+    def words(text: str) -> list[str]:
+        return sorted(_AMOUNT.sub(r"#\1", re.sub(r"µs|ms", "s", text)).split())
 
-def played(path: Path) -> list[tuple[str, str]]:
-    """For each output that the page shows: as shown, and as it comes out."""
-    namespace: dict[str, Any] = {"__name__": path.stem}
-    printed = ""
-    found = []
-    for kind, text in BLOCKS.findall(path.read_text()):
-        if kind == "run":
-            # A file, so that the lines of the page can be told.
-            code = compile(text, str(path.with_suffix(".py")), "exec")
-            with contextlib.redirect_stdout(io.StringIO()) as out:
-                exec(code, namespace)
-            printed = out.getvalue()
-        else:
-            found.append((text, printed))
-    return found
+    return words(shown) == words(printed)
 
 
 @pytest.mark.skipif(
-    jax.__version_info__ < (0, 6), reason="JAX does not say yet what it compiles"
+    jax.__version_info__ < (0, 10), reason="the pages show what the newest JAX prints"
 )
-@pytest.mark.parametrize("name", ["explain", "reuse"])
-def test_the_page_shows_what_comes_out(name: str) -> None:
-    """In a process of its own, in which nothing is compiled yet, nor kept on disk."""
-    here = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
-    ended = subprocess.run(
-        [sys.executable, __file__, name],
-        env=here | {"COLUMNS": "88", "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    outputs = json.loads(ended.stdout)
-    assert outputs
-    for shown, printed in outputs:
-        assert words_of(shown) == words_of(printed)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_page_shows_what_comes_out(path: Path) -> None:
+    for shown, printed in played(path):
+        assert agree(shown, printed), f"shown:\n{shown}\ncame out:\n{printed}"
 
 
-def write(name: str) -> None:
-    """Put the outputs into the page: `python tests/test_docs.py explain --write`."""
-    path = DOCS / f"{name}.md"
-    outputs = iter([printed for _, printed in played(path)])
-
-    def replaced(match: re.Match[str]) -> str:
-        if match[1] == "run":
-            return match[0]
-        return f"<!-- output -->\n```\n{next(outputs).rstrip()}\n```"
-
-    path.write_text(BLOCKS.sub(replaced, path.read_text()))
+def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
+    kinds = {block["language"] for path in PAGES for block in blocks(path.read_text())}
+    assert kinds - {None} <= {"python", "output", "console", "sh", "toml", "yaml"}
 
 
-if __name__ == "__main__":
-    if sys.argv[2:] == ["--write"]:
-        write(sys.argv[1])
+def commands() -> list[str]:
+    """What the pages tell the reader to type."""
+    found = []
+    for path in PAGES:
+        for block in blocks(path.read_text()):
+            if block["language"] == "sh":
+                lines = block["text"].splitlines()
+                found += [line.partition("  #")[0].strip() for line in lines]
+    return sorted(set(filter(None, found)))
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_exists(command: str) -> None:
+    # What follows a script is for the script.
+    words = command.split("|")[-1].partition(".py ")[0].split()
+    if words[0] == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert set(words[1:]) <= set(targets)
+    elif words[0] == "cachax":
+        module = ["-m", "cachax", words[1], "--help"]
+        told = subprocess.check_output([sys.executable, *module], text=True)
+        assert all(word in told for word in words if word.startswith("--"))
     else:
-        print(json.dumps(played(DOCS / f"{sys.argv[1]}.md")))
+        assert words[0] in {"pip", "pytest", "git", "cd", "python"}
+
+
+def on_a_page(tmp_path: Path, text: str) -> list[Shown]:
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    return play(page)
+
+
+def test_blocks_share_a_namespace_and_print(tmp_path: Path) -> None:
+    page = "```python\nx = 1\n```\n\n```python\nprint(x)\n```\n\n```output\n2\n```\n"
+    assert on_a_page(tmp_path, page) == [("2\n", "1\n")]
+
+
+def test_setup_is_run_and_a_file_is_written(tmp_path: Path) -> None:
+    page = (
+        "<!-- setup\ny = 3\n-->\n<!-- file: a.py -->\n```python\nprint(4)\n```\n"
+        "```python\nprint(y)\n```\n```output\n```\n"
+        f"```console\n$ {sys.executable} a.py\n```\n"
+    )
+    (_, first), (_, second) = on_a_page(tmp_path, page)
+    assert first == "3\n"
+    assert second.endswith("a.py\n4\n")
+
+
+def test_a_block_that_is_to_raise_must(tmp_path: Path) -> None:
+    page = "<!-- raises -->\n```python\n{}\n```\n```output\n```\n"
+    raised = on_a_page(tmp_path, page.format("1 / 0"))
+    assert raised == [("", "ZeroDivisionError: division by zero\n")]
+    with pytest.raises(AssertionError, match="and did not"):
+        on_a_page(tmp_path, page.format("1"))
+
+
+def test_only_amounts_may_differ() -> None:
+    assert agree("took 3 ms\n", "took 12.5 µs")
+    assert not agree("took 3 ms in 2 steps", "took 3 ms in 4 steps")
+    assert not agree("2 steps", "3 steps")

@@ -1,9 +1,7 @@
 """check_laws: what is right passes, and what is wrong is found, with a program."""
 
 import itertools
-import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import jax
@@ -17,7 +15,6 @@ from cachax import testing
 from cases import over
 from families import FAMILIES, Family
 
-ROOT = Path(__file__).parent.parent
 X = jnp.array([1.0, 2.0])
 
 
@@ -318,14 +315,3 @@ def test_the_object_given_is_left_as_it_is() -> None:
     testing.check_laws(obj, "drawn")
     assert cachax.cached(obj) == {}
     assert obj.x is X
-
-
-def test_the_page_shows_what_is_printed() -> None:
-    page = (ROOT / "docs" / "testing.md").read_text()
-    code, shown = re.findall(r"```(?:python|text)\n(.*?)```", page, flags=re.DOTALL)[
-        -2:
-    ]
-    scope: dict[str, Any] = {"__name__": "page"}
-    with pytest.raises(testing.LawsError) as caught:
-        exec(code, scope)
-    assert str(caught.value).strip() == shown.strip()

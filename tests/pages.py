@@ -1,0 +1,152 @@
+"""The code blocks of a page, played in order.
+
+- A `python` block is run, all of a page's in one namespace. What it printed must be in
+  the `output` block after it, if there is one.
+- `<!-- raises -->` above it: it must raise, and what it raised counts as printed.
+- `<!-- file: model.py -->` above it: it is written to that file instead.
+- `<!-- setup`, code, `-->` is run and not shown.
+- In a `console` block, lines that begin with `$ ` are commands; their output follows.
+
+`python tests/pages.py docs/how.md --write` puts into a page what comes out.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+_BLOCK = re.compile(
+    r"^<!-- setup\n(?P<setup>.*?)^-->$"
+    r"|(?:^<!-- (?P<mark>raises|file: (?P<file>\S+)) -->\n)?"
+    r"^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+# Made from the rules, whose code tests/lint/test_claims.py plays.
+_ELSEWHERE = re.compile(r"<!-- rules -->.*?<!-- end -->", re.DOTALL)
+
+
+class Shown(NamedTuple):
+    """What a page shows, and what came out."""
+
+    shown: str
+    printed: str
+
+
+def blocks(page: str) -> list[re.Match[str]]:
+    """All of them, in order."""
+    return list(_BLOCK.finditer(_ELSEWHERE.sub("", page)))
+
+
+class Stage:
+    """Where the blocks of one page are played: a namespace, and the current folder."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.namespace: dict[str, Any] = {"__name__": name}
+        self.printed = ""
+
+    def play(self, block: re.Match[str]) -> Iterator[Shown]:
+        """One block; yields what is to be compared."""
+        if block["setup"] is not None:
+            self._run(block["setup"])
+        elif block["file"]:
+            Path(block["file"]).write_text(block["text"])
+        elif block["language"] == "python":
+            self._run(block["text"], raises=block["mark"] == "raises")
+        elif block["language"] == "output":
+            yield Shown(block["text"], self.printed)
+        elif block["language"] == "console":
+            yield Shown(block["text"], _console(block["text"]))
+
+    def _run(self, text: str, raises: bool = False) -> None:
+        # A file, so that the lines of the page can be told.
+        code = compile(text, f"{self.name}.py", "exec")
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            if raises:
+                print(_raised(code, self.namespace))
+            else:
+                exec(code, self.namespace)
+        self.printed = out.getvalue()
+
+
+def _raised(code: Any, namespace: dict[str, Any]) -> str:
+    try:
+        exec(code, namespace)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError("the block was to raise, and did not")
+
+
+def _console(text: str) -> str:
+    """The block again, each command followed by what it prints now."""
+    written = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("$ "):
+            ended = subprocess.run(
+                line[2:],
+                shell=True,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            written += [line, ended.stdout]
+    return "".join(written)
+
+
+def play(path: Path) -> list[Shown]:
+    """A page from beginning to end, in a folder of its own."""
+    page = path.read_text(encoding="utf-8")
+    stage = Stage(path.stem)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return [shown for block in blocks(page) for shown in stage.play(block)]
+
+
+def played(path: Path) -> list[Shown]:
+    """The same in a new process, in which nothing is compiled, nor kept on disk."""
+    outside = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA"))}
+    commands = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    ended = subprocess.run(
+        [sys.executable, __file__, str(path)],
+        env=outside
+        | {
+            "COLUMNS": "88",
+            "PATH": os.pathsep.join(
+                [str(Path(sys.executable).parent), os.environ["PATH"]]
+            ),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return [Shown(*pair) for pair in json.loads(ended.stdout)]
+
+
+def write(path: Path) -> None:
+    """Put into the page what comes out."""
+    outputs = iter(played(path))
+
+    def anew(block: re.Match[str]) -> str:
+        if block["language"] not in ("output", "console"):
+            return block[0]
+        return f"```{block['language']}\n{next(outputs).printed.rstrip()}\n```"
+
+    page = path.read_text(encoding="utf-8")
+    path.write_text(_BLOCK.sub(anew, page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1]).resolve()
+    if sys.argv[2:] == ["--write"]:
+        write(file)
+    else:
+        print(json.dumps(play(file)))
