@@ -119,9 +119,7 @@ def played(path: Path) -> list[Shown]:
         env=outside
         | {
             "COLUMNS": "88",
-            "PATH": os.pathsep.join(
-                [str(Path(sys.executable).parent), os.environ["PATH"]]
-            ),
+            "PATH": os.pathsep.join(commands),
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         },
         capture_output=True,
