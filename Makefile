@@ -6,13 +6,24 @@ NEWEST := .venv/newest
 OLDEST := .venv/oldest
 PYTEST := -m pytest -q -n 2
 
-.PHONY: demo bench picture pages test lint types test-newest test-oldest lock clean
+.PHONY: demo bench docs examples notebooks picture pages test lint types \
+  test-newest test-oldest lock clean
 
 demo: $(NEWEST)/.ready  ## every known way of caching, measured: a table and a page
 	$(NEWEST)/bin/cachax lab --html lab.html
 
 bench: $(NEWEST)/.ready  ## what cachax costs beside the same by hand; BENCH=--quick
 	$(NEWEST)/bin/python benchmarks --json bench.json $(BENCH)
+
+docs: $(NEWEST)/.ready  ## the site, in docs/_build; a warning or a dead link is an error
+	$(NEWEST)/bin/python -m sphinx -q -n -W --keep-going docs docs/_build
+	$(NEWEST)/bin/python docs/links.py docs/_build
+
+examples: $(NEWEST)/.ready  ## run them in full; their plots are in examples/
+	cd examples && for script in *.py; do ../$(NEWEST)/bin/python $$script || exit; done
+
+notebooks: $(NEWEST)/.ready  ## the same, and make the notebooks in docs/examples anew
+	$(NEWEST)/bin/python docs/notebooks.py
 
 picture: $(NEWEST)/.ready  ## draw the README's picture anew
 	$(NEWEST)/bin/cachax lab --svg docs/lab.svg
@@ -52,4 +63,4 @@ lock: $(NEWEST)/.ready  ## choose the newest versions anew, and the oldest JAX's
 	  -o requirements/oldest.txt
 
 clean:
-	rm -rf bench.json lab.html .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf bench.json lab.html docs/_build examples/*.png .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(
     r"^<!-- setup\n(?P<setup>.*?)^-->$"
     r"|(?:^<!-- (?P<mark>raises|file: (?P<file>\S+)) -->\n)?"
-    r"^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    r"^```(?P<language>[^\n`]*)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
 # Made from the rules, whose code tests/lint/test_claims.py plays.
@@ -50,8 +51,10 @@ class Stage:
     """Where the blocks of one page are played: a namespace, and the current folder."""
 
     def __init__(self, name: str) -> None:
+        # A module that can be imported, so that objects of its classes can be pickled.
+        module = sys.modules[name] = types.ModuleType(name)
         self.name = name
-        self.namespace: dict[str, Any] = {"__name__": name}
+        self.namespace = vars(module)
         self.printed = ""
 
     def play(self, block: re.Match[str]) -> Iterator[Shown]:
@@ -75,6 +78,8 @@ class Stage:
                 print(_raised(code, self.namespace))
             else:
                 exec(code, self.namespace)
+            if "jax" in sys.modules:
+                sys.modules["jax"].effects_barrier()  # all that is to be printed is
         self.printed = out.getvalue()
 
 
@@ -119,6 +124,7 @@ def played(path: Path) -> list[Shown]:
         env=outside
         | {
             "COLUMNS": "88",
+            "JAX_CPU_ENABLE_ASYNC_DISPATCH": "false",  # printed in order
             "PATH": os.pathsep.join(commands),
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         },

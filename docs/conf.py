@@ -1,0 +1,36 @@
+"""The site: Markdown pages, the notebooks of the examples, and the docstrings."""
+
+import cachax
+
+project = "cachax"
+author = "the authors of cachax"
+version = release = cachax.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+nitpicky = True
+exclude_patterns = ["_build"]
+
+# Notebooks are run by `make notebooks`, in full size, and shown as they are.
+nb_execution_mode = "off"
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+
+html_theme = "furo"
+html_title = "cachax"
+html_static_path = ["_static"]
+html_css_files = ["cachax.css"]
+html_show_sphinx = False
+html_show_copyright = False
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_selector = "div:not(.highlight-output) > div.highlight > pre"

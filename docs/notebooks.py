@@ -1,0 +1,52 @@
+"""Makes the notebooks of the examples: each script of examples/, run in full.
+
+`python docs/notebooks.py [NAME...]`
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import jupytext
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).parent.parent
+NOTEBOOKS = ROOT / "docs" / "examples"
+
+
+def notebook(script: Path) -> NotebookNode:
+    """The cells of a script, with nothing run yet."""
+    made = jupytext.read(script)
+    made.metadata = {
+        "kernelspec": {
+            "display_name": "Python 3",
+            "language": "python",
+            "name": "python3",
+        }
+    }
+    for number, cell in enumerate(made.cells):
+        cell.id = f"{script.stem}-{number}"  # jupytext's are drawn anew each time
+        cell.metadata = {}
+    return made
+
+
+def run(made: NotebookNode) -> None:
+    """In a folder that is thrown away. What a cell says on stderr is an error."""
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        NotebookClient(made, resources=resources, record_timing=False).execute()
+    made.metadata.pop("language_info")  # the version of the Python that ran it
+    for cell in made.cells:
+        for output in cell.get("outputs", []):
+            if output.get("name") == "stderr":
+                raise RuntimeError(output.text)
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:] or [path.stem for path in (ROOT / "examples").glob("*.py")]
+    for name in sorted(names):
+        made = notebook(ROOT / "examples" / f"{name}.py")
+        run(made)
+        jupytext.write(made, NOTEBOOKS / f"{name}.ipynb")
+        print(f"docs/examples/{name}.ipynb")
