@@ -45,7 +45,7 @@ def test_the_page_shows_what_comes_out(path: Path) -> None:
 def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
     kinds = {block["language"] for path in PAGES for block in blocks(path.read_text())}
     shown = {kind for kind in kinds - {None} if not kind.startswith("{")}
-    assert shown <= {"python", "output", "console", "sh", "toml", "yaml"}
+    assert shown <= {"python", "output", "console", "sh", "diff", "toml", "yaml"}
 
 
 def commands() -> list[str]:

@@ -1,7 +1,6 @@
 """What the README shows is so."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,12 +8,14 @@ import jax.numpy as jnp
 import pytest
 
 from measure import computations, computing
+from pages import ROOT, blocks
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_code_does_what_its_comments_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_lines_change_and_it_is_factorised_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cholesky = jnp.linalg.cholesky
 
     def counted(x: jax.Array) -> jax.Array:
@@ -22,26 +23,33 @@ def test_the_code_does_what_its_comments_say(monkeypatch: pytest.MonkeyPatch) ->
         return cholesky(x)
 
     monkeypatch.setattr(jnp.linalg, "cholesky", counted)
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    problem, solution, rebuilt = blocks
-    assert "factorised three times" in problem
-    assert "factorised once" in solution
-    assert "the same one" in rebuilt
+    setup, problem, change = blocks(README)[:3]
+    old = re.findall(r"^-(.*)", change["text"], flags=re.MULTILINE)
+    new = re.findall(r"^\+(.*)", change["text"], flags=re.MULTILINE)
+    assert len(old) == len(new) == 2
+    solution = problem["text"]
+    for before, after in zip(old, new, strict=True):
+        assert before in solution
+        solution = solution.replace(before, after)
+    assert "factorised three times" in problem["text"]
     namespace: dict[str, Any] = {"__name__": "readme"}
-    for block, times in ((problem, 3), (solution, 1), (rebuilt, 1)):
+    exec(setup["setup"], namespace)
+    for code, times in ((problem["text"], 3), (solution, 1)):
         with computations() as counts:
-            exec(block, namespace)
+            exec(code, namespace)
         assert counts == {"factorised": times}
 
 
-def test_no_name_is_missing() -> None:
+@pytest.mark.parametrize("page", ["tour", "api"])
+def test_no_name_is_missing(page: str) -> None:
     import cachax
 
+    text = (ROOT / "docs" / f"{page}.md").read_text()
     public = [n for n in dir(cachax) if not n.startswith("_") and n.islower()]
     functions = [n for n in public if callable(getattr(cachax, n))]
     assert {"cached_property", "jit", "preset"} <= set(functions)
     for name in functions:
-        assert f"`{name}" in README
+        assert re.search(rf"\b{name}\b", text), name
 
 
 def test_the_costs_come_from_the_benchmarks() -> None:
