@@ -9,14 +9,12 @@ import dataclasses
 import gc
 import inspect
 import pickle
-import re
 import sys
-import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, get_origin
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,14 +22,22 @@ import numpy as np
 
 import cachax
 
+from ._alike import altered as altered
+from ._alike import assigning as assigning
+from ._alike import cold as cold
+from ._alike import fields as fields
+from ._alike import is_floating
+from ._alike import looks as looks
+from ._alike import variants as variants
 from ._compare import Tolerance, difference
-from ._compat import Tracer, is_jitted
+from ._compat import is_jitted
 from ._computed import Computed
 from ._errors import CachaxError, NotKeptWarning, StaleValueError, UnknownPropertyError
 from ._find import is_pytree
+from ._globals import function_of, globals_of
 from ._laws import AFRESH, GLOBAL, ITSELF, TRIALS, Trial
 from ._memo import keys_of
-from ._parts import fields_in, instance_dict, slots_of
+from ._shown import shown
 from ._watch import watching
 
 _NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -199,10 +205,10 @@ class _Court:
 
     def _try_globals(self, name: str) -> None:
         body = getattr(type(self._obj), name).func
-        func = _function(body)
+        func = function_of(body)
         if func is None:
             return
-        for each in sorted(_globals_of(func) - self._constants):
+        for each in sorted(globals_of(func) - self._constants):
             program = GLOBAL.program.replace("{name}", each)
             if is_jitted(body):
                 start, end = program.rsplit("    obj.{p}", 1)
@@ -245,8 +251,8 @@ class _Court:
         return True
 
     def _find(self, trial: Trial, name: str, why: str, program: str) -> None:
-        shown = _shown(self._obj, program.format(p=name))
-        self._findings.append(Finding(trial.law, trial.name, name, why, shown))
+        runnable = shown(self._obj, program.format(p=name))
+        self._findings.append(Finding(trial.law, trial.name, name, why, runnable))
 
     def _why(self, trial: Trial, error: Exception) -> str:
         lost = _lost_fields(self._obj) if self._is_tree else []
@@ -292,131 +298,6 @@ def _lost_fields(obj: Any) -> list[str]:
     ]
 
 
-def _function(func: Any) -> types.FunctionType | None:
-    while not isinstance(func, types.FunctionType) and hasattr(func, "__wrapped__"):
-        func = func.__wrapped__
-    return func if isinstance(func, types.FunctionType) else None
-
-
-def _globals_of(func: types.FunctionType) -> set[str]:
-    """The globals that may change, of those used by a function and by the functions
-    beside it that it calls."""
-    found: set[str] = set()
-    todo, seen = [func], {func}
-    while todo:
-        one = todo.pop()
-        annotations = one.__globals__.get("__annotations__", {})
-        for name in _names_in(one.__code__) & one.__globals__.keys():
-            value = one.__globals__[name]
-            inner = _function(value)
-            if inner is not None:
-                if inner.__globals__ is func.__globals__ and inner not in seen:
-                    seen.add(inner)
-                    todo.append(inner)
-            elif not _is_final(annotations.get(name)) and altered(value) is not value:
-                found.add(name)
-    return found
-
-
-def _names_in(code: types.CodeType) -> set[str]:
-    inner = [x for x in code.co_consts if isinstance(x, types.CodeType)]
-    return {*code.co_names}.union(*map(_names_in, inner))
-
-
-def _is_final(annotation: Any) -> bool:
-    if isinstance(annotation, str):
-        return re.match(r"(\w+\.)*Final\b", annotation) is not None
-    return annotation is Final or get_origin(annotation) is Final
-
-
-def _shown(obj: Any, program: str) -> str:
-    """The program as a user can run it."""
-    made = _expression(obj)
-    named = {"jnp": "import jax.numpy as jnp", "testing": "from cachax import testing"}
-    named["np"] = "import numpy as np"
-    named["ThreadPoolExecutor"] = "from concurrent.futures import ThreadPoolExecutor"
-    named |= {x: f"import {x}" for x in ("cachax", "copy", "gc", "jax", "pickle")}
-    named |= {x: f"import {x}" for x in ("inspect", "weakref")}
-    text = f"obj = {made}\n{program.strip()}\n"
-    used = [line for x, line in named.items() if re.search(rf"\b{x}\b", text)]
-    return "\n".join([*sorted(used, key=_in_order), "", text])
-
-
-def _in_order(line: str) -> tuple[bool, str]:
-    return line.startswith("from"), line
-
-
-def _expression(obj: Any) -> str:
-    """Python that makes `obj`, if that is short."""
-    name = type(obj).__qualname__.split(".")[-1]
-    unknown = f"...  # the {name} given to check_laws"
-    try:
-        wanted = [*inspect.signature(type(obj)).parameters]
-        words = [f"{x}={_literal(getattr(obj, x))}" for x in wanted]
-    except (AttributeError, TypeError, ValueError):  # not all of it is there as a field
-        return unknown
-    return f"{name}({', '.join(words)})"
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, jax.Array | np.ndarray):
-        if value.size > 16 or not jnp.issubdtype(value.dtype, jnp.number):
-            raise ValueError(value)
-        library = "jnp" if isinstance(value, jax.Array) else "np"
-        return f"{library}.array({np.asarray(value).tolist()}, {str(value.dtype)!r})"
-    if not isinstance(value, bool | int | float | str | type(None)):
-        raise TypeError(value)
-    return repr(value)
-
-
-def cold(obj: Any) -> Any:
-    """A copy of `obj`, of arrays of its own: nothing is known about it yet."""
-    if is_pytree(obj):
-        with contextlib.suppress(Exception):
-            rebuilt = jax.tree.map(_copied, obj)
-            if difference(fields(rebuilt), fields(obj)) is None:
-                return rebuilt
-    return copy.deepcopy(obj)
-
-
-def _copied(leaf: Any) -> Any:
-    if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer):
-        return jnp.copy(leaf)
-    return copy.deepcopy(leaf)
-
-
-def fields(obj: Any) -> dict[str, Any]:
-    """The fields of `obj`, as they are now: what can be changed in place is copied."""
-    found: dict[str, Any] = {}
-    if type(obj).__dictoffset__ != 0:
-        found |= instance_dict(obj, "__dict__")
-    found |= {x: getattr(obj, x) for x in slots_of(type(obj)) if hasattr(obj, x)}
-    return {name: _kept_apart(value) for name, value in found.items()}
-
-
-def _kept_apart(value: Any) -> Any:
-    if isinstance(value, np.ndarray) or fields_in(value):
-        with contextlib.suppress(Exception):
-            return copy.deepcopy(value)
-    return value
-
-
-def looks(obj: Any) -> dict[str, Any]:
-    """What others can see of `obj`."""
-    found: dict[str, Any] = {"repr": _or_none(repr, obj), "hash": _or_none(hash, obj)}
-    if is_pytree(obj):
-        leaves, structure = jax.tree.flatten(obj)
-        found |= {"leaves": leaves, "structure": structure}
-    return found | {"pickle": _or_none(pickle.dumps, obj)}
-
-
-def _or_none(fun: Callable[[Any], Any], obj: Any) -> Any:
-    try:
-        return fun(obj)
-    except Exception:
-        return None
-
-
 def check_same(one: Any, other: Any) -> None:
     """Raises an `AssertionError` if the two differ, but for rounding."""
     found = difference(one, other, Tolerance(rounding=True))
@@ -447,7 +328,7 @@ def total(value: Any) -> Any:
 def gradient(fun: Callable[[Any], Any], obj: Any) -> list[Any]:
     """Of `fun`, by the leaves of `obj` that are real numbers."""
     leaves, structure = jax.tree.flatten(obj)
-    places = [i for i, x in enumerate(leaves) if _is_floating(x)]
+    places = [i for i, x in enumerate(leaves) if is_floating(x)]
     if not places:
         raise TypeError("no floating numbers among the leaves")
 
@@ -459,89 +340,6 @@ def gradient(fun: Callable[[Any], Any], obj: Any) -> list[Any]:
 
     found: list[Any] = jax.grad(of_them)([jnp.asarray(leaves[i]) for i in places])
     return found
-
-
-def _is_floating(leaf: Any) -> bool:
-    return isinstance(leaf, float) or (
-        isinstance(leaf, jax.Array | np.ndarray | np.generic)
-        and jnp.issubdtype(leaf.dtype, jnp.floating)
-    )
-
-
-def altered(thing: Any) -> Any:
-    """Something like it that is not the same: real numbers are others, and so are
-    other numbers and strings if there is nothing else. `thing` itself if there is no
-    telling how."""
-    if isinstance(thing, bool):
-        return not thing
-    if isinstance(thing, str):
-        return f"{thing}?"
-    if isinstance(thing, np.ndarray | np.generic | jax.Array):
-        is_number = jnp.issubdtype(thing.dtype, jnp.number)
-        return thing + np.ones((), thing.dtype) if is_number else thing
-    if isinstance(thing, int | float | complex):
-        return thing + 1
-    if not is_pytree(thing) or thing is None:
-        return thing
-    leaves, structure = jax.tree.flatten(thing)
-    if any(isinstance(x, Tracer) for x in leaves):
-        return thing
-    changed = [2 * x if _is_floating(x) else x for x in leaves]
-    if not any(map(_is_floating, leaves)) and isinstance(thing, list | tuple | dict):
-        changed = [*map(altered, leaves)]
-    if all(x is y for x, y in zip(leaves, changed, strict=True)):
-        return thing
-    return jax.tree.unflatten(structure, changed)
-
-
-def variants(obj: Any) -> Iterator[Any]:
-    """Objects like `obj` in all but one field."""
-    if dataclasses.is_dataclass(obj):
-        names = [field.name for field in dataclasses.fields(obj) if field.init]
-        evolve: Any = dataclasses.replace
-    elif hasattr(obj, "__attrs_attrs__"):
-        names = [field.name for field in obj.__attrs_attrs__ if field.init]
-        evolve = sys.modules["attr"].evolve
-    elif is_pytree(obj):
-        yield from _with_other_leaves(obj)
-        return
-    else:
-        names, evolve = [*fields(obj)], _with
-    for name in names:
-        value = getattr(obj, name)
-        other = 2 * value if _is_floating(value) else altered(value)
-        if other is not value and (_is_floating(value) or is_pytree(value)):
-            yield evolve(obj, **{name: other})
-
-
-def _with(obj: Any, **changes: Any) -> Any:
-    new = copy.copy(obj)
-    for name, value in changes.items():
-        setattr(new, name, value)
-    return new
-
-
-def _with_other_leaves(obj: Any) -> Iterator[Any]:
-    leaves, structure = jax.tree.flatten(obj)
-    for i, leaf in enumerate(leaves):
-        if _is_floating(leaf):
-            others = [*leaves[:i], 2 * leaf, *leaves[i + 1 :]]
-            yield jax.tree.unflatten(structure, others)
-
-
-def assigning(obj: Any) -> Iterator[str]:
-    """Assigns another value to each field in turn, and gives its name. Nothing, if the
-    class is frozen."""
-    for name in fields(obj):
-        value: Any = getattr(obj, name, None)
-        other = 2 * value if _is_floating(value) else altered(value)
-        if other is value or not (_is_floating(value) or is_pytree(value)):
-            continue
-        try:
-            setattr(obj, name, other)
-        except Exception:  # each library has its own
-            return
-        yield name
 
 
 @contextlib.contextmanager
