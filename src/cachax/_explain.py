@@ -14,9 +14,11 @@ from ._causes import MADE_INSIDE
 from ._compat import is_jitted
 from ._events import Event, What, Where
 from ._find import Slot, layout_of
+from ._journal import Journal
 from ._look import seconds, size, wrapped
 from ._memo import Key, keys_of, memo_of
-from ._record import Recorder, recording, wait_for
+from ._reads import wait_for
+from ._record import recording
 from ._report import Report
 
 _MISSING: Any = object()
@@ -107,11 +109,11 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     layout = layout_of(tree)
     objects = {} if layout is None else layout.by_slot(tree)
     there = {slot: _kept(obj) for slot, obj in objects.items()}
-    with recording() as recorder:
+    with recording() as journal:
         result = wait_for(fun(*args, **kwargs))
-        if is_jitted(fun) and recorder.report.count("inline") == 0:
+        if is_jitted(fun) and journal.report.count("inline") == 0:
             _trace_again(fun, args, kwargs)
-    report = recorder.report
+    report = journal.report
     properties = [
         _property(
             _argument(fun, slot, objects[slot]),
@@ -120,12 +122,12 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
             slot,
             there,
             objects,
-            recorder,
+            journal,
         )
         for slot in objects
         for name, key in keys_of(type(objects[slot])).items()
     ]
-    numbers = {recorder.number(obj) for obj in objects.values()}
+    numbers = {journal.number(obj) for obj in objects.values()}
     returned = [
         e for e in report.events if e.what is What.BROUGHT and e.object not in numbers
     ]
@@ -162,14 +164,14 @@ def _property(
     slot: Slot,
     there: dict[Slot, set[str]],
     objects: dict[Slot, Any],
-    recorder: Recorder,
+    journal: Journal,
 ) -> Property:
     obj = objects[slot]
-    number = recorder.number(obj)
+    number = journal.number(obj)
     alike = sum(type(other) is type(obj) for other in objects.values())
     mine = [
         event
-        for event in recorder.report.events
+        for event in journal.report.events
         if event.name == key.of(obj)
         and (event.object == number or (event.object == 0 and alike == 1))
         and event.what is not What.DROPPED
@@ -194,7 +196,7 @@ def _property(
         key.of(obj),
         ", ".join(became),
         "; ".join(dict.fromkeys([*whys, *([host] if host else [])])),
-        asked[0] if asked else recorder.asked_at.get(key),
+        asked[0] if asked else journal.asked_at.get(key),
         sum(e.seconds for e in mine if e.what is What.COMPUTED),
         max((e.bytes for e in mine), default=0),
     )

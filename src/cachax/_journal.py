@@ -1,0 +1,105 @@
+"""The journal of a recording: what goes on in each thread, and what has happened."""
+
+import threading
+import time
+import weakref
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from ._compat import Tracer
+from ._computed import Computed
+from ._events import Clock, Event, What, Where, where_now
+from ._memo import Key, keys_of
+from ._ready import Moulds
+from ._report import Report
+from ._uses import sample_of
+
+
+@dataclass
+class Call:
+    """A call of a `cachax.jit` function that is under way."""
+
+    where: Where | None = None
+    carried: Moulds = ()
+    was_inside: bool = False
+    was_known: bool = False
+    """Whether the function has been called before."""
+    traces: int = 0
+    compilations: list[tuple[float, float]] = field(default_factory=list)
+
+
+class _Doing(threading.local):
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.names: list[str] = []
+        """Of the values being computed, innermost last."""
+        self.keys: list[Key] = []
+        self.asked_a_lender: list[bool] = []
+        self.gathers = 0
+
+
+class Journal:
+    """Events as they come in, with the time they took and their objects numbered."""
+
+    def __init__(self) -> None:
+        self.report = Report()
+        self.clock = Clock()
+        self.doing = _Doing()
+        self.asked_at: dict[Key, Where | None] = {}
+        """Where a traced object was asked for a value."""
+        self._began = time.perf_counter()
+        self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._met: dict[str, int] = defaultdict(int)
+        self._lock = threading.Lock()
+
+    def add(
+        self,
+        what: What,
+        name: str,
+        *,
+        obj: Any = None,
+        where: Where | None = None,
+        start: float | None = None,
+        **about: Any,
+    ) -> None:
+        now = time.perf_counter() if start is None else start
+        about.setdefault("depth", self.clock.depth)
+        if self.doing.calls:
+            about.setdefault("via", self.doing.calls[0].where)
+        number = 0 if obj is None else self.number(obj)
+        event = Event(
+            what, name, where or where_now(), now - self._began, object=number, **about
+        )
+        self.report.events.append(event)
+
+    def note_edge(self, name: str) -> None:
+        """That the value being computed makes use of this one."""
+        if self.doing.names:
+            self.report.edges.add((name, self.doing.names[-1]))
+
+    def number(self, obj: Any) -> int:
+        """Of an object among those of its class."""
+        with self._lock:
+            found = self._numbers.get(id(obj))
+            if found is not None and found[0]() is obj:
+                return found[1]
+            cls = type(obj).__qualname__
+            if cls not in self.report.samples:
+                bodies = {
+                    n: k.body
+                    for n, k in keys_of(type(obj)).items()
+                    if isinstance(k, Computed)
+                }
+                sample = sample_of(obj, bodies)
+                if sample is not None:
+                    self.report.samples[cls] = sample
+            self._met[cls] += 1
+            self._numbers[id(obj)] = (weakref.ref(obj), self._met[cls])
+            return self._met[cls]
+
+
+def is_traced(value: Any) -> bool:
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))

@@ -1,0 +1,177 @@
+"""What a recording hears of reads: computed, found, taken over, dropped."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ._cached import cached_property
+from ._causes import why_inline
+from ._computed import Computed
+from ._events import What, bytes_of, where_now
+from ._journal import Journal, is_traced
+from ._kin import NOT_KEPT, Kin
+from ._levels import traces_in
+from ._memo import Key, Memo, memos
+from ._parts import instance_dict
+from ._uses import is_looking
+from ._vmap import BatchKey
+from ._watch import Wrap
+
+wait_for: Callable[[Any], Any] = jax.block_until_ready
+
+
+class Reads:
+    """Wraps what a read goes through."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._doing = journal.doing
+        self._clock = journal.clock
+        self._add = journal.add
+        self._fields: dict[tuple[int, Key], dict[str, int]] = {}
+
+    def wraps(self) -> dict[tuple[type, str], Wrap]:
+        return {
+            (cached_property, "__get__"): self._get,
+            (Computed, "read"): self._read,
+            (Computed, "_compute"): self._compute,
+            (Computed, "evaluate"): self._evaluate,
+            (Kin, "find"): self._find,
+            (Memo, "forget"): self._forget,
+        }
+
+    def _get(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def get(key: Any, instance: Any, owner: Any = None) -> Any:
+            if instance is not None:
+                self._note_hit(key, instance)
+            return original(key, instance, owner)
+
+        return get
+
+    def _read(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def read(key: Computed, obj: Any) -> Any:
+            if not isinstance(key, cached_property) and not self._doing.gathers:
+                self._note_hit(key, obj)
+            return original(key, obj)
+
+        return read
+
+    def _note_hit(self, key: Computed, obj: Any) -> None:
+        memo = memos.get(id(obj))
+        if memo is None or memo() is not obj or not memo.holds(obj):
+            return
+        value = memo.get(key, NOT_KEPT)
+        if value is not NOT_KEPT and not is_traced(value):
+            self._journal.note_edge(key.of(obj))
+            self._add(What.HIT, key.of(obj), obj=obj, bytes=bytes_of(value))
+
+    def _compute(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def compute(key: Computed, obj: Any, memo: Memo) -> Any:
+            asks = memo.lender is not None
+            if asks:
+                self._journal.asked_at[key] = where_now()
+            self._doing.asked_a_lender.append(asks)
+            try:
+                return original(key, obj, memo)
+            finally:
+                self._doing.asked_a_lender.pop()
+
+        return compute
+
+    def _evaluate(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def evaluate(key: Computed, obj: Any) -> Any:
+            if is_looking() or self._is_one_of_a_batch(key):
+                return original(key, obj)
+            where = (
+                self._journal.asked_at.get(key) if self._doing.gathers else where_now()
+            )
+            asked = bool(self._doing.asked_a_lender) and self._doing.asked_a_lender[-1]
+            self._journal.note_edge(key.of(obj))
+            self._doing.names.append(key.of(obj))
+            self._doing.keys.append(key)
+            start = self._clock.enter()
+            try:
+                value = original(key, obj)
+                if not is_traced(value):
+                    wait_for(value)
+            except BaseException:
+                self._clock.leave(start)
+                raise
+            finally:
+                self._doing.names.pop()
+                self._doing.keys.pop()
+            about = self._clock.leave(start)
+            about |= {"where": where, "start": start, "bytes": bytes_of(value)}
+            if is_traced(value) or traces_in(obj):
+                self._add(What.INLINE, key.of(obj), why=why_inline(obj, asked), **about)
+            else:
+                about |= {"obj": obj, "digest": _digest(value)}
+                why = self._why_again(key, obj)
+                self._add(What.COMPUTED, key.of(obj), why=why, **about)
+            return value
+
+        return evaluate
+
+    def _is_one_of_a_batch(self, key: Computed) -> bool:
+        """Whether the value of a batch is being computed, and this is that of one."""
+        doing = self._doing.keys
+        return (
+            bool(doing) and isinstance(doing[-1], BatchKey) and doing[-1].source is key
+        )
+
+    def _why_again(self, key: Key, obj: Any) -> str:
+        """What has changed since the value was computed for this very object."""
+        fields = {name: id(x) for name, x in _fields(obj).items()}
+        slot = (self._journal.number(obj), key)
+        before = self._fields.get(slot)
+        self._fields[slot] = fields
+        if before is None:
+            return ""
+        changed = sorted(n for n in fields if fields[n] != before.get(n))
+        if not changed:
+            return "it was not kept, or cleared"
+        names = ", ".join(changed)
+        self._add(What.DROPPED, key.of(obj), obj=obj, why=f"{names} was set")
+        return f"a field it depends on may have changed: {names}"
+
+    def _find(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def find(kin: Kin, key: Key, obj: Any, makeup: Any) -> Any:
+            value = original(kin, key, obj, makeup)
+            if value is not NOT_KEPT and not is_traced(value):
+                self._add(
+                    What.KNOWN,
+                    key.of(obj),
+                    obj=obj,
+                    bytes=bytes_of(value),
+                    why="the arrays it came from are the same",
+                )
+            return value
+
+        return find
+
+    def _forget(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def forget(memo: Memo, key: Key) -> None:
+            obj = memo()
+            if memo.get(key, NOT_KEPT) is not NOT_KEPT:
+                self._add(What.DROPPED, key.of(obj), obj=obj, why="cleared")
+            original(memo, key)
+
+        return forget
+
+
+def _fields(obj: Any) -> dict[str, Any]:
+    return instance_dict(obj, "__dict__") if type(obj).__dictoffset__ else {}
+
+
+def _digest(value: Any) -> str:
+    """Of the numbers in a value, to see whether it was computed in vain."""
+    found = hashlib.blake2b(digest_size=8)
+    for leaf in jax.tree.leaves(value):
+        try:
+            found.update(np.asarray(leaf).tobytes())
+        except Exception:  # a PRNG key, a thing that is no array
+            found.update(repr(leaf).encode())
+    return found.hexdigest()
