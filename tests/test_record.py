@@ -135,6 +135,9 @@ def test_carried_in_on_every_path(way: str) -> None:
     assert len(there) == 20
     if way == "new":
         assert "a new object: computed inside" in there[-1].why
+        second = "by a second program, for objects that are new at every call"
+        assert set(whys(report, "inline")) == {second}
+        assert not [fix for fix in report.fixes if "cachax.jit" in fix.instead]
 
 
 def test_brought_out() -> None:

@@ -37,6 +37,7 @@ class Calls:
             (Plan, "values"): self._plan,
             (Rebuilt, "call"): self._rebuilt,
             (Fresh, "call"): self._fresh,
+            (Fresh, "trace"): self._fresh_trace,
             (Jitted, "_take"): self._take,
             (Jitted, "__call__"): self._call,
         }
@@ -101,6 +102,16 @@ class Calls:
             return out
 
         return call
+
+    def _fresh_trace(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def trace(fresh: Fresh, args: Any) -> None:
+            self._doing.for_new_objects = True
+            try:
+                original(fresh, args)
+            finally:
+                self._doing.for_new_objects = False
+
+        return trace
 
     def _take(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def take(jitted: Any, result: Any) -> Any:

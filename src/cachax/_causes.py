@@ -9,6 +9,7 @@ from ._habit import active_loan
 from ._levels import traces_in
 
 MADE_INSIDE = "the object is made inside"
+FOR_NEW_OBJECTS = "by a second program, for objects that are new at every call"
 
 _LOOPS = {"scan", "while_loop", "fori_loop", "while", "cond", "switch", "map"}
 

@@ -39,6 +39,8 @@ class _Doing(threading.local):
         self.keys: list[Key] = []
         self.asked_a_lender: list[bool] = []
         self.gathers = 0
+        self.for_new_objects = False
+        """Whether the program being traced is one that computes inside (`_fresh.py`)."""
 
 
 class Journal:

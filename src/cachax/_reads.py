@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from ._cached import cached_property
-from ._causes import why_inline
+from ._causes import FOR_NEW_OBJECTS, why_inline
 from ._computed import Computed
 from ._events import What, bytes_of, where_now
 from ._journal import Journal, is_traced
@@ -106,7 +106,10 @@ class Reads:
             about = self._clock.leave(start)
             about |= {"where": where, "start": start, "bytes": bytes_of(value)}
             if is_traced(value) or traces_in(obj):
-                self._add(What.INLINE, key.of(obj), why=why_inline(obj, asked), **about)
+                why = why_inline(obj, asked)
+                if self._doing.for_new_objects:
+                    why = FOR_NEW_OBJECTS
+                self._add(What.INLINE, key.of(obj), why=why, **about)
             else:
                 about |= {"obj": obj, "digest": _digest(value)}
                 why = self._why_again(key, obj)
