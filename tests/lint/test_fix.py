@@ -141,6 +141,24 @@ def test_a_name_that_is_still_used_stays_imported() -> None:
     assert "import functools" in fixed
 
 
+@pytest.mark.parametrize("above", ["", "import os\n", '"""Doc."""\n\n'])
+def test_an_import_that_goes_leaves_no_gap(above: str) -> None:
+    """A group of imports that it was alone in goes with it."""
+    rest = """
+    import equinox as eqx
+    import jax.numpy as jnp
+
+
+    class Foo(eqx.Module):
+        @functools.cached_property
+        def b(self):
+            return jnp.ones(3)
+    """
+    fixed = mended(f"{above}import functools\n{textwrap.dedent(rest)}")
+    gap = "\n" if above == "import os\n" else ""
+    assert (fixed or "").startswith(f"{above}{gap}import cachax\nimport equinox")
+
+
 def test_cachax_is_imported_once_and_under_its_name() -> None:
     fixed = mended(MODULE.replace("import jax\n", "import cachax as cx\nimport jax\n"))
     assert fixed is not None

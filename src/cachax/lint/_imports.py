@@ -111,9 +111,10 @@ def _line_without(node: ast.stmt, alias: ast.alias, source: Source) -> list[Edit
     if line.rstrip("\r\n") != ast.unparse(node):
         return []
     assert isinstance(node, ast.Import | ast.ImportFrom)
-    start, end = Place(node.lineno, 1), Place(node.lineno + 1, 1)
+    start = Place(node.lineno, 1)
     others = [other for other in node.names if other is not alias]
     if not others:
+        end = Place(node.lineno + (2 if _stands_alone(node, source) else 1), 1)
         return [Edit(start, end, "")] if line.endswith(("\n", "\r")) else []
     kept: ast.stmt = (
         ast.Import(others)
@@ -123,6 +124,12 @@ def _line_without(node: ast.stmt, alias: ast.alias, source: Source) -> list[Edit
     return [
         Edit(start, Place(node.lineno, len(line.rstrip("\r\n")) + 1), ast.unparse(kept))
     ]
+
+
+def _stands_alone(node: ast.stmt, source: Source) -> bool:
+    """Whether there is an empty line below, and nothing or another one above."""
+    above, below = source.lines[: node.lineno - 1], source.lines[node.lineno :]
+    return (not above or not above[-1].strip()) and bool(below) and not below[0].strip()
 
 
 def _newline(source: Source) -> str:
