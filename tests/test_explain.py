@@ -9,21 +9,12 @@ import numpy as np
 
 import cachax
 
+from models import Process
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Process:
-    x: Any
-    y: Any
-
-    @cachax.cached_property
-    def factor(self) -> Any:
-        return jnp.linalg.cholesky(jnp.outer(self.x, self.x) + jnp.eye(len(self.x)))
-
-    @cachax.cached_property
-    def weights(self) -> Any:
-        return jax.scipy.linalg.cho_solve((self.factor, True), self.y)
-
+class Sized(Process):
     @cachax.cached_property
     def size(self) -> int:
         return len(self.x)
@@ -33,12 +24,16 @@ class Process:
         return jnp.asarray(np.unique(np.asarray(self.x)))
 
 
+def sized() -> Sized:
+    return Sized(jnp.arange(4.0), jnp.ones(4))
+
+
 def process() -> Process:
     return Process(jnp.arange(4.0), jnp.ones(4))
 
 
 def told_of(told: Any, name: str) -> Any:
-    (found,) = (p for p in told.properties if p.name == f"Process.{name}")
+    (found,) = (p for p in told.properties if p.name.endswith(f".{name}"))
     return found
 
 
@@ -47,7 +42,7 @@ def predict(p: Process, q: Any) -> Any:
 
 
 def test_a_carrying_function_cold_and_warm() -> None:
-    use, one = cachax.jit(predict), process()
+    use, one = cachax.jit(predict), sized()
     told = cachax.explain(use, one, 2.0)
     assert float(told.result) == float(predict(one, 2.0))
     weights = told_of(told, "weights")
@@ -86,7 +81,7 @@ def test_a_plain_function() -> None:
 
 def test_a_static_result_and_a_body_for_the_host() -> None:
     use = cachax.jit(lambda p: jnp.zeros(p.size) + jnp.sum(p.distinct))
-    told = cachax.explain(use, process())
+    told = cachax.explain(use, sized())
     assert told_of(told, "size").why.startswith("static result: a constant of")
     assert told_of(told, "distinct").why == "host-only body"
 
@@ -114,7 +109,7 @@ def test_where_the_objects_are() -> None:
         return sum(p.weights.sum() for p in ps) + last["p"].size
 
     told = cachax.explain(
-        cachax.jit(total), [process(), process()], last={"p": process()}
+        cachax.jit(total), [process(), process()], last={"p": sized()}
     )
     assert {p.argument for p in told.properties} == {"ps[0]", "ps[1]", "last['p']"}
     assert all(
@@ -129,7 +124,7 @@ def test_how_it_reads() -> None:
     first, second, third, *_ = text.splitlines()
     assert (first, second) == ("predict", "  p")
     assert third.startswith("    Process.factor: computed now, ")
-    assert "asked for at test_explain.py:" in text
+    assert "asked for at models.py:" in text
     assert "predict compiled" in text
     assert "first call" in text
     assert all(len(line) <= 100 for line in text.splitlines())

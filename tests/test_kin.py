@@ -25,47 +25,7 @@ import cachax
 from cases import MUTABLE, PYTREES, A, B, close, fresh, over, truth
 from families import FAMILIES, Family, array
 from measure import compilations, computations, computing
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Mesh:
-    points: Any
-    density: Any
-    order: int = field(default=1, metadata={"static": True})
-
-    @cachax.cached_property
-    def stiffness(self) -> Any:
-        computing("stiffness")
-        return self.order * jnp.outer(self.points, self.points)
-
-    @cachax.cached_property
-    def factor(self) -> Any:
-        """Over another one."""
-        computing("factor")
-        return jnp.linalg.cholesky(self.stiffness + 9 * jnp.eye(len(self.points)))
-
-    @cachax.cached_property
-    def mass(self) -> Any:
-        computing("mass")
-        return jnp.sum(self.points * self.density)
-
-    @cachax.cached_property
-    def size(self) -> Any:
-        """Of its shape alone."""
-        computing("size")
-        return self.density.shape[0] * jnp.sum(self.points)
-
-    @cachax.cached_property
-    def count(self) -> int:
-        """Only on the host: all leaves count."""
-        computing("count")
-        return len(np.unique(np.asarray(self.points)))
-
-    @cachax.cached_method
-    def power(self, n: int) -> Any:
-        computing("power")
-        return self.points**n
+from models import Mesh
 
 
 def mesh(**changes: Any) -> Mesh:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,7 @@ import cachax
 from browser import browser as browser
 from browser import opened
 
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Process:
-    x: Any
-    y: Any
-
-    @cachax.cached_property
-    def factor(self) -> Any:
-        return jnp.linalg.cholesky(jnp.outer(self.x, self.x) + jnp.eye(len(self.x)))
-
-    @cachax.cached_property
-    def weights(self) -> Any:
-        return jax.scipy.linalg.cho_solve((self.factor, True), self.y)
+from models import Process
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,26 +14,8 @@ import cachax
 from cachax import _jit
 
 from cases import close
-from measure import compilations, computations, computing
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Mesh:
-    points: Any
-    density: Any
-    order: int = field(default=1, metadata={"static": True})
-
-    @cachax.cached_property
-    def stiffness(self) -> Any:
-        computing("stiffness")
-        return self.order * jnp.outer(self.points, self.points)
-
-    @cachax.cached_property
-    def size(self) -> Any:
-        """Of its shape alone."""
-        computing("size")
-        return self.density.shape[0] * jnp.sum(self.points)
+from measure import compilations, computations
+from models import Mesh
 
 
 def of_mesh() -> Any:

@@ -17,25 +17,7 @@ from cachax import _cached, _computed, _jit
 
 from cases import fresh, over
 from families import FAMILIES, Family
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Process:
-    x: Any
-    y: Any
-
-    @cachax.cached_property
-    def factor(self) -> Any:
-        return jnp.linalg.cholesky(jnp.outer(self.x, self.x) + jnp.eye(len(self.x)))
-
-    @cachax.cached_property
-    def weights(self) -> Any:
-        return jax.scipy.linalg.cho_solve((self.factor, True), self.y)
-
-    @cachax.cached_method
-    def power(self, n: int) -> Any:
-        return self.x**n
+from models import Process
 
 
 @dataclass

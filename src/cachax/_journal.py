@@ -40,7 +40,7 @@ class _Doing(threading.local):
         self.asked_a_lender: list[bool] = []
         self.gathers = 0
         self.for_new_objects = False
-        """Whether the program being traced is one that computes inside (`_fresh.py`)."""
+        """Whether the program that is traced computes inside (`_fresh.py`)."""
 
 
 class Journal:
