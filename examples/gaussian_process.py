@@ -64,7 +64,7 @@ class WithFunctools(Process):  # the same as it is often written, to compare
 
 
 # %% [markdown]
-# We draw readings from a known process. No factor goes stale: each fit step has its own.
+# The readings are drawn from a known process. Each step of the fit has its own factor.
 
 # %%
 jax.config.update("jax_enable_x64", True)
@@ -90,14 +90,12 @@ fitted, hours = replace(guess, log_theta=jnp.array(fit.x)), jnp.arange(60 * 24) 
 with cachax.record() as report:
     days = [(fitted.mean(d), fitted.deviation(d)) for d in hours.reshape(60, 24)]
 print(report)
-slope, alpha = jax.grad(Process.log_likelihood)(fitted).y, fitted.alpha
-print(
-    f"L {fitted.log_likelihood():.6f}, |dL/dy + alpha| {abs(slope + alpha).max():.1e}"
-)
+value, slope = jax.value_and_grad(Process.log_likelihood)(fitted)
+print("log likelihood", value, "|dL/dy + alpha|", abs(slope.y + fitted.alpha).max())
 print(cachax.explain(Process.mean, replace(fitted, y=y - 0.05), hours[:24]))
 
 # %%
-theirs, day = WithFunctools(x, y, fitted.log_theta), hours[:24]
+theirs, day, alpha = WithFunctools(x, y, fitted.log_theta), hours[:24], fitted.alpha
 by_hand = jax.jit(lambda process, at, alpha: process.covariance(at, process.x) @ alpha)
 ways = {
     "by hand": lambda: by_hand(fitted, day, alpha).block_until_ready(),
