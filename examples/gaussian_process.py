@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Gaussian-process regression
 # A mooring records the temperature of the sea; for a week its logger failed. A Gaussian
-# process fills the gap. Expensive is the Cholesky factor of the covariance of all
+# process fills the gap. What costs time is the Cholesky factor of the covariance of all
 # readings: the weights $\alpha = K^{-1} y$, predictions and the likelihood need it.
 
 # %%
@@ -78,7 +78,7 @@ guess = Process(x, y, jnp.log(jnp.array([0.5, 0.5, 0.5])))
 loss = jax.jit(jax.value_and_grad(lambda t: -Process(x, y, t).log_likelihood()))
 fit = minimize(loss, guess.log_theta, jac=True)
 theta, (_, curvature) = np.exp(fit.x), jax.jacfwd(loss)(fit.x)
-error = theta * np.diag(np.linalg.inv(curvature)) ** 0.5
+error = theta * np.diag(np.linalg.inv(curvature)) ** 0.5  # as if it were a Gaussian
 print("length, amplitude, noise:", theta.round(2), "±", error.round(2), "true:", truth)
 
 # %% [markdown]
