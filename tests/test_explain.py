@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import cachax
 
@@ -117,6 +118,19 @@ def test_where_the_objects_are() -> None:
         for p in told.properties
         if p.name == "Process.weights" and p.argument != "last['p']"
     )
+
+
+@pytest.mark.parametrize("jit", [cachax.jit, jax.jit, lambda f: f])
+def test_a_method_is_told_of_with_its_object(jit: Any) -> None:
+    class Predicting(Sized):
+        predict = jit(lambda self, q: self.weights @ self.x * q)
+
+    jax.tree_util.register_dataclass(Predicting, ["x", "y"], [])
+    one = Predicting(jnp.arange(4.0), jnp.ones(4))
+    told = cachax.explain(one.predict, 2.0)
+    assert told_of(told, "weights").argument == "self"
+    assert told_of(told, "weights").became != "not asked for"
+    assert told.result == one.predict(2.0)
 
 
 def test_how_it_reads() -> None:

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 import shutil
+import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -105,6 +106,8 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     >>> told.properties[0].became
     'computed now, carried in'
     """
+    if isinstance(fun, types.MethodType):
+        fun, args = fun.__func__, (fun.__self__, *args)
     tree = (args, kwargs)
     layout = layout_of(tree)
     objects = {} if layout is None else layout.by_slot(tree)

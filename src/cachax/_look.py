@@ -12,13 +12,13 @@ Table = tuple[list[str], list[list[str]]]
 
 def seconds(value: float) -> str:
     """
-    >>> seconds(0.00042), seconds(0.042), seconds(4.2), seconds(0)
-    ('420 µs', '42 ms', '4.2 s', '-')
+    >>> seconds(0.00042), seconds(0.0996), seconds(4.2), seconds(0)
+    ('420 µs', '100 ms', '4.2 s', '-')
     """
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if value >= size:
             shown = value / size
-            return f"{shown:.2g} {unit}" if shown < 100 else f"{shown:.0f} {unit}"
+            return f"{shown:.2g} {unit}" if shown < 99.5 else f"{shown:.0f} {unit}"
     return "-"
 
 
