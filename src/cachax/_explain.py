@@ -107,7 +107,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     'computed now, carried in'
     """
     if isinstance(fun, types.MethodType):
-        fun, args = fun.__func__, (fun.__self__, *args)
+        args, fun = (fun.__self__, *args), fun.__func__
     tree = (args, kwargs)
     layout = layout_of(tree)
     objects = {} if layout is None else layout.by_slot(tree)
