@@ -133,6 +133,16 @@ def test_a_method_is_told_of_with_its_object(jit: Any) -> None:
     assert told.result == one.predict(2.0)
 
 
+def test_the_values_of_a_batch() -> None:
+    batch = Process(jnp.ones((3, 4)), jnp.ones((3, 4)))
+    total = cachax.jit(cachax.vmap(lambda p: p.weights.sum()))
+    for became in ("computed now, carried in", "already there, carried in"):
+        told = cachax.explain(total, batch)
+        assert told_of(told, "weights of each").became == became
+        assert told_of(told, "weights").became == "not asked for"
+        assert told_of(told, "weights").where is None
+
+
 def test_how_it_reads() -> None:
     text = str(cachax.explain(cachax.jit(predict), process(), 2.0))
     first, second, third, *_ = text.splitlines()

@@ -21,6 +21,7 @@ from ._memo import Key, keys_of, memo_of
 from ._reads import wait_for
 from ._record import recording
 from ._report import Report
+from ._vmap import BatchKey
 
 _MISSING: Any = object()
 _ASKED = (What.INLINE, What.COMPUTED, What.KNOWN, What.HIT)
@@ -128,7 +129,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
             journal,
         )
         for slot in objects
-        for name, key in keys_of(type(objects[slot])).items()
+        for name, key in _keys(objects[slot]).items()
     ]
     numbers = {journal.number(obj) for obj in objects.values()}
     returned = [
@@ -155,9 +156,13 @@ def _trace_again(fun: Any, args: Any, kwargs: Any) -> None:
 def _kept(obj: Any) -> set[str]:
     """The names of the properties that are there already."""
     memo = memo_of(obj)
-    return {
-        n for n, key in keys_of(type(obj)).items() if key.peek(obj, memo) is not memo
-    }
+    return {n for n, key in _keys(obj).items() if key.peek(obj, memo) is not memo}
+
+
+def _keys(obj: Any) -> dict[str, Key]:
+    """Of its class, and for a batch those of its examples."""
+    of_each = (key for key in memo_of(obj).values if isinstance(key, BatchKey))
+    return keys_of(type(obj)) | {key.of(obj): key for key in of_each}
 
 
 def _property(
@@ -191,6 +196,8 @@ def _property(
         became += ["not asked for"]
     whys = [e.why for e in mine if e.why and not e.why.startswith("into ")]
     asked = [e.where for e in mine if e.what in _ASKED]
+    if mine:
+        asked.append(journal.asked_at.get(key))
     host = (
         "host-only body" if What.COMPUTED in kinds and _is_host_only(key, obj) else ""
     )
@@ -199,7 +206,7 @@ def _property(
         key.of(obj),
         ", ".join(became),
         "; ".join(dict.fromkeys([*whys, *([host] if host else [])])),
-        asked[0] if asked else journal.asked_at.get(key),
+        asked[0] if asked else None,
         sum(e.seconds for e in mine if e.what is What.COMPUTED),
         max((e.bytes for e in mine), default=0),
     )

@@ -192,7 +192,7 @@ def _same_results(report: Report) -> list[Fix]:
             whose = f"for {objects} objects" if objects > 1 else "for one object"
             instead = (
                 "make the object once, outside the loop, or rebuild it from the same "
-                "arrays (`replace`): then it keeps its values"
+                "arrays (`replace`): then it keeps its values, if JAX can trace them"
                 if objects > 1
                 else events[-1].why
             )
