@@ -16,7 +16,7 @@ bench: $(NEWEST)/.ready  ## what cachax costs beside the same by hand; BENCH=--q
 	$(NEWEST)/bin/python benchmarks --json bench.json $(BENCH)
 
 docs: $(NEWEST)/.ready  ## the site, in docs/_build; a warning or a dead link is an error
-	$(NEWEST)/bin/python -m sphinx -q -n -W --keep-going docs docs/_build
+	$(NEWEST)/bin/python -m sphinx -q -E -n -W --keep-going docs docs/_build
 	$(NEWEST)/bin/python docs/links.py docs/_build
 
 examples: $(NEWEST)/.ready  ## run them in full; their plots are in examples/
@@ -31,7 +31,7 @@ picture: $(NEWEST)/.ready  ## draw the README's picture anew
 pages: $(NEWEST)/.ready  ## write the pages of the lint rules into docs/lint.md anew
 	$(NEWEST)/bin/python -m cachax.lint._page docs/lint.md
 
-test: lint types test-newest test-oldest  ## all that must hold before a change lands
+test: lint types docs test-newest test-oldest  ## all that must hold before a change lands
 
 lint: $(NEWEST)/.ready
 	$(NEWEST)/bin/ruff check

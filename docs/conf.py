@@ -17,7 +17,7 @@ exclude_patterns = ["_build"]
 
 # Notebooks are run by `make notebooks`, in full size, and shown as they are.
 nb_execution_mode = "off"
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+nb_merge_streams = True
 myst_heading_anchors = 4
 
 default_role = "code"

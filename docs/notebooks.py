@@ -3,6 +3,7 @@
 `python docs/notebooks.py [NAME...]`
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -34,8 +35,12 @@ def notebook(script: Path) -> NotebookNode:
 def run(made: NotebookNode) -> None:
     """In a folder that is thrown away. What a cell says on stderr is an error."""
     with tempfile.TemporaryDirectory() as folder:
-        resources = {"metadata": {"path": folder}}
-        NotebookClient(made, resources=resources, record_timing=False).execute()
+        NotebookClient(
+            made,
+            resources={"metadata": {"path": folder}},
+            record_timing=False,
+            coalesce_streams=True,
+        ).execute()
     made.metadata.pop("language_info")  # the version of the Python that ran it
     for cell in made.cells:
         for output in cell.get("outputs", []):
@@ -44,6 +49,7 @@ def run(made: NotebookNode) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["COLUMNS"] = "84"  # as many as a page has
     names = sys.argv[1:] or [path.stem for path in (ROOT / "examples").glob("*.py")]
     for name in sorted(names):
         made = notebook(ROOT / "examples" / f"{name}.py")

@@ -1,6 +1,6 @@
 # %% [markdown]
 # # Distances in an expanding universe
-# How faint a supernova looks tells its distance, an integral of $1/E(z)$ over redshift.
+# How faint a supernova looks tells its distance, an integral of *1/E(z)* over redshift.
 # A table of it, computed once for a cosmology, serves all distances in that cosmology.
 
 # %%
@@ -73,7 +73,7 @@ p, covariance = jnp.array(fit.x), np.linalg.inv(fit.jac.T @ fit.jac)
 print("matter, vacuum, hubble:", p.round(3), "±", np.sqrt(np.diag(covariance)).round(3))
 
 # %% [markdown]
-# Derivatives are right on a warm object. Another $H_0$ needs no other table. For `n`
+# Derivatives are right on a warm object. Another *H₀* needs no other table. For `n`
 # universes that fit the data, `cachax.vmap` computes the tables once, all together.
 
 # %%

@@ -2,7 +2,7 @@
 # # Gaussian-process regression
 # A mooring records the temperature of the sea; for a week its logger failed. A Gaussian
 # process fills the gap. What costs time is the Cholesky factor of the covariance of all
-# readings: the weights $\alpha = K^{-1} y$, predictions and the likelihood need it.
+# readings: the weights *α = K⁻¹ y*, predictions and the likelihood need it.
 
 # %%
 import functools
@@ -83,7 +83,7 @@ print("length, amplitude, noise:", theta.round(2), "±", error.round(2), "true:"
 
 # %% [markdown]
 # Sixty days, a day per call, need one factor. Gradients of the warm process are right:
-# $\partial L / \partial y = -\alpha$. Readings corrected by 0.05 K keep the factor.
+# *∂L/∂y = -α*. Readings corrected by 0.05 K keep the factor.
 
 # %%
 fitted, hours = replace(guess, log_theta=jnp.array(fit.x)), jnp.arange(60 * 24) / 24

@@ -2,10 +2,10 @@
 # # Heat on a mesh
 #
 # How strong must each of six heaters on a copper shell be, to leave it evenly warm?
-# Heat spreads by $\dot u = \kappa \Delta u + q$. On triangles an implicit Euler step is
-# $(M + \tau \kappa L)\,u' = M (u + \tau q)$, with the areas $M$ around the vertices and
-# the cotangent Laplacian $L$. To factorise the left side is what costs. It depends on
-# the shape and on $\kappa$, and not on the heaters $q$ that we try.
+# Heat spreads by *∂u/∂t = κ Δu + q*. On triangles an implicit Euler step is
+# *(M + τκL) u' = M (u + τq)*, with the areas *M* around the vertices and
+# the cotangent Laplacian *L*. To factorise the left side is what costs. It depends on
+# the shape and on *κ*, and not on the heaters *q* that we try.
 
 # %%
 import functools
@@ -69,7 +69,7 @@ class Shell(eqx.Module):
 
 
 # %% [markdown]
-# A check: on the unit sphere $xy$ decays at $l(l+1) = 6$. Then it gets lobes, and each
+# A check: on the unit sphere *xy* decays at *l(l+1) = 6*. Then it gets lobes, and each
 # heater is tried alone. Only the heater is replaced, so these have one factorisation.
 
 # %%

@@ -25,6 +25,7 @@ def played(name: str, folder: Path, **environment: object) -> Played:
     """`examples/{name}.py` with these environment variables, run in `folder`."""
     outside = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
     sizes = {key: str(value) for key, value in environment.items()}
+    sizes["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     ended = subprocess.run(
         [sys.executable, __file__, str(EXAMPLES / f"{name}.py")],
         cwd=folder,

@@ -3,6 +3,8 @@
 import contextlib
 import dataclasses
 import json
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -78,6 +80,26 @@ def test_the_line_is_the_users() -> None:
     assert weights.where.function == "test_the_line_is_the_users"
     assert factor.where.function == "weights"
     assert str(weights.where).startswith("test_record.py:")
+
+
+def test_a_line_of_a_notebook_is_that_of_its_cell() -> None:
+    """The file of a cell has a number for a name, which tells nobody anything."""
+    pytest.importorskip("IPython")
+    cells = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("import cachax, types")
+shell.run_cell('''
+class Two:
+    @cachax.cached_property
+    def value(self):
+        return 2
+''', store_history=True)
+shell.run_cell("with cachax.record() as report:\\n    Two().value", store_history=True)
+shell.run_cell("print(report.events[0].where)")
+"""
+    told = subprocess.check_output([sys.executable, "-c", cells], text=True)
+    assert told.strip() == "In[2]:2"
 
 
 def test_carried_in_warm_and_cold() -> None:

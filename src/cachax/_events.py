@@ -37,7 +37,15 @@ class Where:
     function: str
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}"
+        return f"{_cell(self.file) or Path(self.file).name}:{self.line}"
+
+
+def _cell(file: str) -> str | None:
+    """`In[3]`, for a cell of a notebook, whose file has a number for a name."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    known = shell.compile.format_code_name(file) if shell else None
+    return known[1] if known else None
 
 
 @dataclass(frozen=True)
