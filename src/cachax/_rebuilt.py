@@ -6,6 +6,7 @@ by the arrays that it was computed from, and not by the object, which is gone af
 """
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from ._computed import Computed
@@ -90,8 +91,8 @@ def what_is_known(first: Any, moulds: Moulds) -> tuple[list[bool], list[Any]] | 
         if slot != FIRST or known is None:
             return None
         record, arrays_used = known
-        pairs = zip(makeup.arrays, arrays_used, strict=True)
-        unused = {id(array) for array, is_used in pairs if not is_used}
+        ids = [*map(id, makeup.arrays)]
+        unused = {*ids} - {*compress(ids, arrays_used)}  # one may be in two fields
         for name, field in fields.items():
             used[name] |= id(field) not in unused
         records.append(record)
