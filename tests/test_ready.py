@@ -430,3 +430,48 @@ def test_a_field_of_a_frozen_object_among_several_set_by_force_is_seen() -> None
         assert float(use(objects)) == 4
     object.__setattr__(objects[0], "x", 3 * before)
     assert float(use(objects)) == 8
+
+
+def test_objects_and_fields_come_and_go_among_many() -> None:
+    """Addresses are used again, by other things."""
+    fun = cachax.jit(lambda ps: sum(p.double for p in ps))
+    xs = [0.0] * 10
+    loose = [Loose(jnp.float32(x)) for x in xs]
+    warmed(fun, loose)
+    for i in range(200):
+        n, xs[n] = i % 10, float(i)
+        if i % 3 == 0:
+            loose[n].x = jnp.float32(i)
+        elif i % 3 == 1:
+            loose[n] = Loose(jnp.float32(i))
+        else:  # a field that is a number, and had been an array
+            xs[n] = float(n)
+            loose[n].x = n
+        assert fun(loose) == 2 * sum(xs)
+        assert fun(loose) == 2 * sum(xs)
+
+
+@pytest.mark.parametrize("cls", [Point, Loose])
+def test_fields_that_are_exchanged_among_many_are_seen(cls: Any) -> None:
+    fun = cachax.jit(lambda ps: ps[0].double - ps[1].double)
+    ps = [cls(jnp.float32(1)), cls(jnp.float32(3))]
+    warmed(fun, ps)
+    assert fun(ps) == -4
+    for p, x in zip(ps, [ps[1].x, ps[0].x], strict=True):
+        object.__setattr__(p, "x", x)
+    assert fun(ps) == 4
+    ps[0].__dict__["double"] = jnp.float32(10)
+    assert fun(ps) == 8
+    warmed(fun, ps[::-1])
+    assert fun(ps[::-1]) == -8
+
+
+def test_a_dict_in_place_of_the_one_an_object_had_is_seen() -> None:
+    fun = cachax.jit(lambda ps: ps[0].double + ps[1].double)
+    ps = [Loose(jnp.float32(1)), Loose(jnp.float32(3))]
+    warmed(fun, ps)
+    before = ps[0].__dict__
+    ps[0].__dict__ = {"x": jnp.float32(5)}
+    assert fun(ps) == 16
+    ps[0].__dict__ = before
+    assert fun(ps) == 8
