@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import gc
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -475,3 +476,28 @@ def test_a_dict_in_place_of_the_one_an_object_had_is_seen() -> None:
     assert fun(ps) == 16
     ps[0].__dict__ = before
     assert fun(ps) == 8
+
+
+def test_a_class_that_makes_up_its_dict() -> None:
+    @jax.tree_util.register_pytree_node_class
+    class Veiled(Multiples):
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        @property
+        def __dict__(self) -> Any:
+            return types.MappingProxyType({"x": self.x})
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> Any:
+            return cls(*children)
+
+    fun = cachax.jit(lambda ps: ps[0].double + ps[1].double)
+    ps = [Veiled(jnp.float32(1)), Veiled(jnp.float32(2))]
+    warmed(fun, ps)
+    before = ps[0].x  # somebody else still has it
+    ps[0].x = 5 * before
+    assert fun(ps) == 14

@@ -214,7 +214,7 @@ def _fields(cls: type) -> Parts | None:
         if isinstance(attribute, functools.cached_property)
     )
     has_dict = cls.__dictoffset__ != 0
-    if has_dict and not slots and not derived:
+    if has_dict and not slots and not derived and not _gives_another_dict(cls):
         return dict_fields
     if not has_dict and not slots:
         return None
@@ -229,6 +229,13 @@ def _fields(cls: type) -> Parts | None:
         ]
 
     return all_fields
+
+
+def _gives_another_dict(cls: type) -> bool:
+    """Whether it has a `__dict__` of its own making: a property, which may return
+    something else each time."""
+    dicts = [vars(base)["__dict__"] for base in cls.__mro__ if "__dict__" in vars(base)]
+    return not all(isinstance(each, types.GetSetDescriptorType) for each in dicts)
 
 
 def dict_fields(x: Any) -> list[Any]:
