@@ -28,7 +28,7 @@ from ._fresh import ENOUGH, NOT_FRESH, Fresh, what_comes_inside
 from ._habit import Habit, active_loan, call_lending
 from ._makeup import makeup_of
 from ._memo import memo_of, memos, subjects
-from ._options import Arguments, one_further
+from ._options import Arguments, one_further, one_result_more
 from ._pack import is_hashable
 from ._parts import instance_dict, parts_of, plain_leaves
 from ._program import apart_from, bringing, carrying
@@ -36,8 +36,8 @@ from ._ready import (
     Moulds,
     Plan,
     Unprepared,
-    as_argument,
     by_root,
+    in_front,
     one_or_all,
     put_on_shelf,
 )
@@ -94,7 +94,15 @@ _NOTHING: Any = type("Nothing", (), {})()
 class Jitted(Generic[P, R]):
     """What `cachax.jit` returns: called like the function it wraps."""
 
-    __slots__ = ("__dict__", "__weakref__", "_fresh", "_plain", "_rebuilt", "_shelf")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_bare",
+        "_fresh",
+        "_plain",
+        "_rebuilt",
+        "_shelf",
+    )
     __wrapped__: Callable[P, R]
     __qualname__: str
 
@@ -107,6 +115,7 @@ class Jitted(Generic[P, R]):
         self._plain: Any = transform(fun, **options)  # at once: it checks the options
         self._transform = transform
         self._shelf = Shelf()  # for calls in which one argument has all that is needed
+        self._bare: dict[type, Any] = Recent()  # for those in which nothing is
         self._options = options
         self._static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
@@ -140,6 +149,16 @@ class Jitted(Generic[P, R]):
             guessed = False
             if not rest and not kwargs:
                 if type(first) not in plain_leaves:
+                    bare = self._bare.get(type(first))
+                    if bare is not None:
+                        try:
+                            if second is _NOTHING:
+                                out = bare(first)
+                            else:
+                                out = bare(first, second)
+                            return out if type(out) is not Brought else self._take(out)
+                        except Unprepared:
+                            guessed = True
                     ready = self._shelf.get(id(first))
                     if ready is not None:
                         holds, values, _, program = ready
@@ -222,6 +241,7 @@ class Jitted(Generic[P, R]):
             self._plans,
             self._met,
             self._wrong_guesses,
+            self._bare,
             self._fresh,
             self._rebuilt,
             self._shelf,
@@ -231,6 +251,12 @@ class Jitted(Generic[P, R]):
     def _call(self, args: Any, kwargs: Any) -> R:
         """The same, for any number of arguments and keywords."""
         guessed = False
+        bare = self._bare.get(type(args[0])) if args else None
+        if bare is not None:
+            try:
+                return self._take(bare(*args, **kwargs))
+            except Unprepared:
+                guessed = True
         ready = self._shelf.get(id(args[0])) if args else None
         if ready is not None and ready[0](args[0]):
             try:
@@ -251,7 +277,7 @@ class Jitted(Generic[P, R]):
             values = plan.values(args, kwargs)
             if values is not None:
                 try:
-                    result = plan.program(values, *args, **kwargs)
+                    result = plan.program(*values, *args, **kwargs)
                 except Unprepared:
                     guessed = True
                     continue
@@ -267,6 +293,7 @@ class Jitted(Generic[P, R]):
         take the call apart, so it must not be done again and again."""
         self._wrong_guesses[kind] = self._wrong_guesses.get(kind, 0) + 1
         self._shelf.clear()
+        self._bare.clear()
         if self._wrong_guesses[kind] >= _PATIENCE:
             self._plans.pop(kind, None)
 
@@ -290,7 +317,7 @@ class Jitted(Generic[P, R]):
             if self._donates:
                 carried = apart_from(leaves, carried)
             program = self._program(carried.moulds, len(tree[0]))
-            return program(as_argument(carried), *args, **kwargs)
+            return program(*in_front(carried), *args, **kwargs)
 
         try:
             lent = call_lending(habit, tree, leaves, program, self._borrower)
@@ -363,6 +390,9 @@ class Jitted(Generic[P, R]):
         program = self._program(moulds, len(tree[0]))
         owners = {} if layout is None else layout.by_slot(tree)
         is_sure = not self._wrong_guesses  # of what is asked, whatever comes with it
+        if is_sure and args and not moulds:
+            self._bare[type(args[0])] = program
+            return
         if is_sure and self._all_is_in_the_first(args, moulds):
             put_on_shelf(self._shelf, args[0], moulds, owners, one_or_all, program)
             return
@@ -404,7 +434,9 @@ class Jitted(Generic[P, R]):
             arguments = -1
         program = self._programs.get((moulds, arguments))
         if program is None:
-            options = one_further(self._options, arguments)
+            options = one_result_more(self._options)
+            if moulds:
+                options = one_further(options, arguments)
             traced = carrying(
                 self.__wrapped__,
                 self._borrower,

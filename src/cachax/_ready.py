@@ -39,15 +39,18 @@ def by_root(moulds: Moulds) -> dict[str, Moulds]:
     return {root: tuple(group) for root, group in groups.items()}
 
 
-def as_argument(carried: Carried) -> Any:
-    """The arrays as a program takes them, grouped in the same way."""
+def in_front(carried: Carried) -> tuple[Any, ...]:
+    """The arrays as a program takes them, grouped in the same way: as one argument
+    before those of the function, or as none if nothing is carried."""
+    if not carried.moulds:
+        return ()
     groups: dict[str, list[Any]] = {}
     start = 0
     for (slot, _), mould in carried.moulds:
         end = start + mould.holes
         groups.setdefault(slot.root, []).extend(carried.arrays[start:end])
         start = end
-    return one_or_all([array for group in groups.values() for array in group])
+    return (one_or_all([array for group in groups.values() for array in group]),)
 
 
 def one_or_all(arrays: Sequence[Any]) -> Any:
@@ -83,7 +86,7 @@ class Plan:
             put_on_shelf(self._shelf, owners[Slot(root)], moulds, owners, tuple, root)
 
     def values(self, args: Any, kwargs: Any) -> Any:
-        """As `as_argument` has them, for these arguments; None if they are not all at
+        """As `in_front` has them, for these arguments; None if they are not all at
         hand."""
         if not self._places:
             return ()
@@ -104,18 +107,19 @@ class Plan:
             ready = self._shelf.get(id(obj))
             if ready is None:
                 return None
-            holds, values, is_flat, its_root = ready
+            holds, its_values, is_flat, its_root = ready
             if its_root is not root or not holds(obj):
                 return None
-            found += values
+            found += its_values
             all_flat &= is_flat
             all_frozen &= is_frozen(type(obj))
+        values = (one_or_all(found),)
         if all_flat:
             (self._read, *others) = {reading_dicts_of(type(obj)) for obj in objects}
             if not others:
                 self._all_frozen = all_frozen
-                self._shelf.together = (self._look_at(objects), one_or_all(found))
-        return one_or_all(found)
+                self._shelf.together = (self._look_at(objects), values)
+        return values
 
     def _look_at(self, objects: Sequence[Any]) -> tuple[bytes, list[str]]:
         """Where many objects and their fields are in memory, all in C: for flat objects
