@@ -102,6 +102,7 @@ class Jitted(Generic[P, R]):
         "_plain",
         "_rebuilt",
         "_shelf",
+        "_unaided",
     )
     __wrapped__: Callable[P, R]
     __qualname__: str
@@ -115,7 +116,8 @@ class Jitted(Generic[P, R]):
         self._plain: Any = transform(fun, **options)  # at once: it checks the options
         self._transform = transform
         self._shelf = Shelf()  # for calls in which one argument has all that is needed
-        self._bare: dict[type, Any] = Recent()  # for those in which nothing is
+        self._bare: set[type] = set()  # with which nothing is needed
+        self._unaided: Any = None
         self._options = options
         self._static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
@@ -148,47 +150,44 @@ class Jitted(Generic[P, R]):
             # that are packed and unpacked, which most calls have not so many of.
             guessed = False
             if not rest and not kwargs:
-                if type(first) not in plain_leaves:
-                    bare = self._bare.get(type(first))
-                    if bare is not None:
+                foremost = type(first)
+                if foremost in plain_leaves:
+                    if second is _NOTHING:
+                        return self._plain(first)
+                    foremost = type(second)
+                    if foremost in plain_leaves:
+                        return self._plain(first, second)
+                if foremost in self._bare:
+                    try:
+                        if second is _NOTHING:
+                            out = self._unaided(first)
+                        else:
+                            out = self._unaided(first, second)
+                        return out if type(out) is not Brought else self._take(out)
+                    except Unprepared:
+                        guessed = True
+                ready = self._shelf.get(id(first))
+                if ready is not None:
+                    holds, values, _, program = ready
+                    if holds(first):
                         try:
                             if second is _NOTHING:
-                                out = bare(first)
+                                out = program(values, first)
                             else:
-                                out = bare(first, second)
+                                out = program(values, first, second)
                             return out if type(out) is not Brought else self._take(out)
                         except Unprepared:
                             guessed = True
-                    ready = self._shelf.get(id(first))
-                    if ready is not None:
-                        holds, values, _, program = ready
-                        if holds(first):
-                            try:
-                                if second is _NOTHING:
-                                    out = program(values, first)
-                                else:
-                                    out = program(values, first, second)
-                                return (
-                                    out if type(out) is not Brought else self._take(out)
-                                )
-                            except Unprepared:
-                                guessed = True
-                    rebuilt = self._rebuilt.get(type(first))
-                    if rebuilt is not None:
-                        out = rebuilt.call(
-                            first, () if second is _NOTHING else (second,)
-                        )
-                        if out is not NOT_KNOWN:
-                            return out if type(out) is not Brought else self._take(out)
-                    fresh = self._fresh.get(type(first))
-                    if fresh is not None:
-                        out = fresh.call(first, () if second is _NOTHING else (second,))
-                        if out is not NOT_FRESH:
-                            return out if type(out) is not Brought else self._take(out)
-                elif second is _NOTHING:
-                    return self._plain(first)
-                elif type(second) in plain_leaves:
-                    return self._plain(first, second)
+                rebuilt = self._rebuilt.get(type(first))
+                if rebuilt is not None:
+                    out = rebuilt.call(first, () if second is _NOTHING else (second,))
+                    if out is not NOT_KNOWN:
+                        return out if type(out) is not Brought else self._take(out)
+                fresh = self._fresh.get(type(first))
+                if fresh is not None:
+                    out = fresh.call(first, () if second is _NOTHING else (second,))
+                    if out is not NOT_FRESH:
+                        return out if type(out) is not Brought else self._take(out)
                 if first is not _NOTHING:
                     rest = () if second is _NOTHING else (second,)
                     return self._call_by_plan((first, *rest), kwargs, guessed)
@@ -250,11 +249,13 @@ class Jitted(Generic[P, R]):
 
     def _call(self, args: Any, kwargs: Any) -> R:
         """The same, for any number of arguments and keywords."""
+        foremost = _foremost(args, kwargs)
+        if foremost is None:
+            return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
         guessed = False
-        bare = self._bare.get(type(args[0])) if args else None
-        if bare is not None:
+        if foremost in self._bare:
             try:
-                return self._take(bare(*args, **kwargs))
+                return self._take(self._unaided(*args, **kwargs))
             except Unprepared:
                 guessed = True
         ready = self._shelf.get(id(args[0])) if args else None
@@ -263,8 +264,6 @@ class Jitted(Generic[P, R]):
                 return self._take(ready[3](ready[1], *args, **kwargs))
             except Unprepared:
                 guessed = True
-        if plain_leaves.issuperset(map(type, (*args, *kwargs.values()))):
-            return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
         return self._call_by_plan(args, kwargs, guessed)
 
     def _call_by_plan(self, args: Any, kwargs: Any, guessed: bool) -> R:
@@ -300,6 +299,9 @@ class Jitted(Generic[P, R]):
     def _call_taking_apart(self, kind: Any, args: Any, kwargs: Any, guessed: bool) -> R:
         """With values that are not at hand: to be found, or computed, or asked for by
         a function that has not been traced yet."""
+        foremost = _foremost(args, kwargs)
+        if foremost is None:
+            return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
         is_new = bool(args) and not kwargs and id(args[0]) not in memos
         is_new = is_new and current_trace() is CONCRETE
         tree, statics = self._static.take_out(args, kwargs)
@@ -328,7 +330,11 @@ class Jitted(Generic[P, R]):
         if guessed and not lent.was_traced:  # there was a program, and not that one
             self._doubt(kind)
         if lent.was_warm and self._may_guess and not self._is_doubtful(kind):
-            self._expect(kind, args, tree, habit.layout, lent.moulds)
+            if lent.moulds or self._wrong_guesses:
+                self._expect(kind, args, tree, habit.layout, lent.moulds)
+            else:
+                self._unaided = self._program((), len(tree[0]))
+                self._bare.add(foremost)
         elif is_new and lent.moulds and 0 not in self._static.among(len(args)):
             memo = memos.get(id(args[0]))
             if memo is not None and memo.from_kin:
@@ -390,9 +396,6 @@ class Jitted(Generic[P, R]):
         program = self._program(moulds, len(tree[0]))
         owners = {} if layout is None else layout.by_slot(tree)
         is_sure = not self._wrong_guesses  # of what is asked, whatever comes with it
-        if is_sure and args and not moulds:
-            self._bare[type(args[0])] = program
-            return
         if is_sure and self._all_is_in_the_first(args, moulds):
             put_on_shelf(self._shelf, args[0], moulds, owners, one_or_all, program)
             return
@@ -473,6 +476,15 @@ class Jitted(Generic[P, R]):
                     memo.on_trust |= slot in brought.on_trust
                     key.note_kin(obj, makeup_of(obj), value)
         return out  # type: ignore[no-any-return]
+
+
+def _foremost(args: Any, kwargs: Any) -> type | None:
+    """The class of the first argument that is more than a number or an array."""
+    for cls in map(type, (*args, *kwargs.values())):
+        parts_of(cls)  # if it is plain, it is known to be from now on
+        if cls not in plain_leaves:
+            return cls
+    return None
 
 
 _BARRED_FROM_FRESH = {"donate_argnums", "donate_argnames", "out_shardings"}

@@ -177,13 +177,14 @@ def _holding(memo: Memo, *inner: Memo) -> Callable[[Any], bool]:
     """Whether an object, and those in it that have values, are as they were."""
     if not inner:
         return memo.holds
-
     holds_outside = memo.holds
+    first, holds_first = inner[0], inner[0].holds  # mostly the only one
+    others = inner[1:]
 
     def holds(root: Any) -> bool:
-        if not holds_outside(root):
+        if not holds_outside(root) or (obj := first()) is None or not holds_first(obj):
             return False
-        for other in inner:
+        for other in others:
             obj = other()
             if obj is None or not other.holds(obj):
                 return False
