@@ -43,13 +43,12 @@ class Rebuilt:
         if ready is None:
             return NOT_KNOWN
         values, program, likes, _ = ready
-        for name, kind, shape, dtype, weak, place in likes:
+        for name, kind, aval, look, place in likes:
             field = fields[name]
             if (
                 type(field) is not kind
-                or field.shape != shape
-                or field.dtype != dtype
-                or getattr(field, "weak_type", False) is not weak
+                # All that look alike mostly have one between them.
+                or (getattr(field, "aval", look) is not aval and look_of(field) != look)
                 or (place is not None and place_of(field) != place)
             ):
                 return NOT_KNOWN
@@ -74,7 +73,8 @@ class Rebuilt:
 
 def _seen(array: Any) -> tuple[Any, ...]:
     """All that a body may see of an array without making use of its numbers."""
-    return (type(array), *look_of(array), place_of(array))
+    aval = getattr(array, "aval", None)
+    return (type(array), aval, look_of(array), place_of(array))
 
 
 def what_is_known(first: Any, moulds: Moulds) -> tuple[list[bool], list[Any]] | None:
