@@ -150,6 +150,21 @@ class Jitted(Generic[P, R]):
             # that are packed and unpacked, which most calls have not so many of.
             guessed = False
             if not rest and not kwargs:
+                if self._shelf:
+                    ready = self._shelf.get(id(first))
+                    if ready is not None:
+                        holds, values, _, program = ready
+                        if holds(first):
+                            try:
+                                if second is _NOTHING:
+                                    out = program(values, first)
+                                else:
+                                    out = program(values, first, second)
+                                return (
+                                    out if type(out) is not Brought else self._take(out)
+                                )
+                            except Unprepared:
+                                guessed = True
                 foremost = type(first)
                 if foremost in plain_leaves:
                     if second is _NOTHING:
@@ -166,18 +181,6 @@ class Jitted(Generic[P, R]):
                         return out if type(out) is not Brought else self._take(out)
                     except Unprepared:
                         guessed = True
-                ready = self._shelf.get(id(first))
-                if ready is not None:
-                    holds, values, _, program = ready
-                    if holds(first):
-                        try:
-                            if second is _NOTHING:
-                                out = program(values, first)
-                            else:
-                                out = program(values, first, second)
-                            return out if type(out) is not Brought else self._take(out)
-                        except Unprepared:
-                            guessed = True
                 rebuilt = self._rebuilt.get(type(first))
                 if rebuilt is not None:
                     out = rebuilt.call(first, () if second is _NOTHING else (second,))

@@ -7,7 +7,6 @@ needs. Whether the arguments are otherwise as they were is for JAX to see: it ha
 program for them, or it starts to trace one, and that trace has nothing lent to it.
 """
 
-import gc
 import operator
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -20,7 +19,13 @@ from ._find import Layout, Slot
 from ._memo import Memo, memo_of
 from ._options import Arguments
 from ._pack import Mould
-from ._parts import is_frozen, reading_dicts_of, walk_fields
+from ._parts import (
+    is_frozen,
+    reading_dicts_of,
+    values_in_any_order,
+    values_in_order,
+    walk_fields,
+)
 from ._shelf import Shelf
 
 Moulds = tuple[tuple[Ask, Mould], ...]
@@ -102,7 +107,7 @@ class Plan:
         if together is not None and together[0] == self._look_at(objects):
             return together[1]
         found: list[Any] = []
-        all_flat = all_frozen = True
+        all_flat = True
         for obj, (_, root) in zip(objects, self._places, strict=True):
             ready = self._shelf.get(id(obj))
             if ready is None:
@@ -112,24 +117,32 @@ class Plan:
                 return None
             found += its_values
             all_flat &= is_flat
-            all_frozen &= is_frozen(type(obj))
         values = (one_or_all(found),)
         if all_flat:
-            (self._read, *others) = {reading_dicts_of(type(obj)) for obj in objects}
-            if not others:
-                self._all_frozen = all_frozen
-                self._shelf.together = (self._look_at(objects), values)
+            self._put_together(objects, values)
         return values
 
-    def _look_at(self, objects: Sequence[Any]) -> tuple[bytes, list[str]]:
+    def _put_together(self, objects: Sequence[Any], values: Any) -> None:
+        """Have the values of many flat objects at hand at once."""
+        classes = {*map(type, objects)}
+        (self._read, *others) = {*map(reading_dicts_of, classes)}
+        if not others:
+            self._all_frozen = all(map(is_frozen, classes))
+            self._shelf.together = (self._look_at(objects), values)
+
+    def _look_at(self, objects: Sequence[Any]) -> tuple[Any, list[str]]:
         """Where many objects and their fields are in memory, all in C: for flat objects
         that is all there is to see. And the names of the fields, if they may change."""
         dicts = [*map(self._read, objects)]
-        things = gc.get_referents(*dicts)
+        if self._all_frozen:
+            things, names = values_in_any_order(dicts), []
+        else:
+            things, names = values_in_order(dicts), [*chain.from_iterable(dicts)]
         things += objects
-        # Half the price of `id` for each, which makes a number of it first.
-        addresses = np.fromiter(things, object, len(things)).tobytes()
-        return addresses, [] if self._all_frozen else [*chain.from_iterable(dicts)]
+        if len(things) < 10:
+            return [*map(id, things)], names
+        # A third of the time, since no number is made of each.
+        return np.fromiter(things, object, len(things)).tobytes(), names
 
 
 def picking(places: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
