@@ -501,3 +501,49 @@ def test_a_class_that_makes_up_its_dict() -> None:
     before = ps[0].x  # somebody else still has it
     ps[0].x = 5 * before
     assert fun(ps) == 14
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda fun, x: fun({"x": x}),
+        lambda fun, x: fun({"x": x}, 1.0),
+        lambda fun, x: fun({"x": x}, more={"y": 1.0}),
+        lambda fun, x: fun([x]),
+        lambda fun, x: fun(1.0, {"x": x}),
+        lambda fun, x: fun(1.0, 2.0, 3.0, {"x": x}),
+        lambda fun, x: fun(more=(1.0, x)),
+    ],
+)
+def test_an_object_turns_up_where_nothing_was_needed(call: Any) -> None:
+    def use(*args: Any, **kwargs: Any) -> Any:
+        things = jax.tree.leaves(
+            (args, kwargs), is_leaf=lambda x: isinstance(x, Multiples)
+        )
+        return sum(x.double if isinstance(x, Multiples) else x for x in things)
+
+    fun = cachax.jit(use)
+    without = call(fun, 0.0)
+    warmed(lambda: call(fun, 0.0))
+    for p in (point(1.0), Loose(jnp.float32(1))):
+        with computations() as counts:
+            for _ in range(4):
+                assert call(fun, p) == 2 + without
+                assert call(fun, 0.0) == without
+        assert counts == {"double": 1}
+        object.__setattr__(p, "x", jnp.float32(5))
+        assert call(fun, p) == 10 + without
+    assert call(fun, jnp.arange(3.0)).tolist() == [without + i for i in range(3)]
+
+
+def test_what_nothing_is_asked_of_is_passed_by_as_well() -> None:
+    fun = cachax.jit(lambda p, y: (p.double if y.ndim else p.x) + y)
+    p = point(3.0)
+    with computations() as counts:
+        for _ in range(4):
+            assert fun(p, jnp.float32(0)) == 3
+        assert counts == {}
+        for _ in range(4):
+            assert fun(p, jnp.zeros(1)).tolist() == [6]
+            assert fun(p, jnp.float32(0)) == 3
+    assert counts == {"double": 1}

@@ -116,7 +116,7 @@ class Jitted(Generic[P, R]):
         self._plain: Any = transform(fun, **options)  # at once: it checks the options
         self._transform = transform
         self._shelf = Shelf()  # for calls in which one argument has all that is needed
-        self._bare: set[type] = set()  # with which nothing is needed
+        self._bare: dict[type, None] = Recent()  # with which nothing is needed
         self._unaided: Any = None
         self._options = options
         self._static = Arguments.static(fun, options)
@@ -252,19 +252,19 @@ class Jitted(Generic[P, R]):
 
     def _call(self, args: Any, kwargs: Any) -> R:
         """The same, for any number of arguments and keywords."""
-        foremost = _foremost(args, kwargs)
-        if foremost is None:
-            return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
         guessed = False
-        if foremost in self._bare:
-            try:
-                return self._take(self._unaided(*args, **kwargs))
-            except Unprepared:
-                guessed = True
         ready = self._shelf.get(id(args[0])) if args else None
         if ready is not None and ready[0](args[0]):
             try:
                 return self._take(ready[3](ready[1], *args, **kwargs))
+            except Unprepared:
+                guessed = True
+        foremost = _foremost(args, kwargs)
+        if foremost is None:
+            return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
+        if foremost in self._bare:
+            try:
+                return self._take(self._unaided(*args, **kwargs))
             except Unprepared:
                 guessed = True
         return self._call_by_plan(args, kwargs, guessed)
@@ -302,6 +302,8 @@ class Jitted(Generic[P, R]):
     def _call_taking_apart(self, kind: Any, args: Any, kwargs: Any, guessed: bool) -> R:
         """With values that are not at hand: to be found, or computed, or asked for by
         a function that has not been traced yet."""
+        for each in (*args, *kwargs.values()):
+            parts_of(type(each))  # if it is a plain leaf, it is known to be from now on
         foremost = _foremost(args, kwargs)
         if foremost is None:
             return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
@@ -337,7 +339,7 @@ class Jitted(Generic[P, R]):
                 self._expect(kind, args, tree, habit.layout, lent.moulds)
             else:
                 self._unaided = self._program((), len(tree[0]))
-                self._bare.add(foremost)
+                self._bare[foremost] = None
         elif is_new and lent.moulds and 0 not in self._static.among(len(args)):
             memo = memos.get(id(args[0]))
             if memo is not None and memo.from_kin:
@@ -483,10 +485,9 @@ class Jitted(Generic[P, R]):
 
 def _foremost(args: Any, kwargs: Any) -> type | None:
     """The class of the first argument that is more than a number or an array."""
-    for cls in map(type, (*args, *kwargs.values())):
-        parts_of(cls)  # if it is plain, it is known to be from now on
-        if cls not in plain_leaves:
-            return cls
+    for each in (*args, *kwargs.values()):
+        if type(each) not in plain_leaves:
+            return type(each)
     return None
 
 

@@ -104,8 +104,11 @@ class Plan:
             return None
         objects = self._pick(leaves)
         together = self._shelf.together
-        if together is not None and together[0] == self._look_at(objects):
-            return together[1]
+        try:
+            if together is not None and together[0] == self._look_at(objects):
+                return together[1]
+        except (AttributeError, TypeError):  # a number where an object was
+            return None
         found: list[Any] = []
         all_flat = True
         for obj, (_, root) in zip(objects, self._places, strict=True):
