@@ -115,6 +115,8 @@ class Jitted(Generic[P, R]):
     ) -> None:
         self._plain: Any = transform(fun, **options)  # at once: it checks the options
         self._transform = transform
+        # In front of the arguments, when no values are: other transforms count them.
+        self._nothing: tuple[Any, ...] = () if transform is jax.jit else ((),)
         self._shelf = Shelf()  # for calls in which one argument has all that is needed
         self._bare: dict[type, None] = Recent()  # with which nothing is needed
         self._unaided: Any = None
@@ -324,7 +326,8 @@ class Jitted(Generic[P, R]):
             if self._donates:
                 carried = apart_from(leaves, carried)
             program = self._program(carried.moulds, len(tree[0]))
-            return program(*in_front(carried), *args, **kwargs)
+            values = in_front(carried) if carried.moulds else self._nothing
+            return program(*values, *args, **kwargs)
 
         try:
             lent = call_lending(habit, tree, leaves, program, self._borrower)
@@ -335,7 +338,7 @@ class Jitted(Generic[P, R]):
         if guessed and not lent.was_traced:  # there was a program, and not that one
             self._doubt(kind)
         if lent.was_warm and self._may_guess and not self._is_doubtful(kind):
-            if lent.moulds or self._wrong_guesses:
+            if lent.moulds or self._nothing or self._wrong_guesses:
                 self._expect(kind, args, tree, habit.layout, lent.moulds)
             else:
                 self._unaided = self._program((), len(tree[0]))
@@ -411,7 +414,7 @@ class Jitted(Generic[P, R]):
         else:
             if len(plans) >= _PATIENCE:
                 return
-            plan = Plan(layout, moulds, program, self._static)
+            plan = Plan(layout, moulds, program, self._static, self._nothing)
             # One that needs no values fits everything: it comes last.
             self._plans[kind] = sorted([*plans, plan], key=lambda p: -len(p.moulds))
         plan.put_on_shelf(owners)
@@ -443,7 +446,7 @@ class Jitted(Generic[P, R]):
         program = self._programs.get((moulds, arguments))
         if program is None:
             options = one_result_more(self._options)
-            if moulds:
+            if moulds or self._nothing:
                 options = one_further(options, arguments)
             traced = carrying(
                 self.__wrapped__,

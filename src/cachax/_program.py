@@ -28,8 +28,9 @@ def carrying(
     options: dict[str, Any],
     transform: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """`fun`, with the values of `moulds`, if there are any, as one more argument in
-    front."""
+    """`fun`, with the values of `moulds` as one more argument in front; under `jax.jit`
+    only if there are any."""
+    takes_values = bool(moulds) or transform is not jax.jit
     always_bring = "out_shardings" in options
     in_order = tuple(pair for group in by_root(moulds).values() for pair in group)
 
@@ -38,7 +39,7 @@ def carrying(
         loan = active_loan()
         if loan is None or loan.traced or loan.borrower is not borrower:
             raise Unprepared
-        values, args = (args[0], args[1:]) if moulds else ((), args)
+        values, args = (args[0], args[1:]) if takes_values else ((), args)
         tree, _ = static.take_out(args, kwargs)
         layout = layout_of(tree)
         copies = {} if layout is None else layout.by_slot(tree)
@@ -54,7 +55,7 @@ def carrying(
         loan.check()
         return _bringing_out(out, always_bring)
 
-    if not moulds:
+    if not takes_values:
         return traced
     try:
         signature = inspect.signature(fun)

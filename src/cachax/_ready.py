@@ -46,9 +46,7 @@ def by_root(moulds: Moulds) -> dict[str, Moulds]:
 
 def in_front(carried: Carried) -> tuple[Any, ...]:
     """The arrays as a program takes them, grouped in the same way: as one argument
-    before those of the function, or as none if nothing is carried."""
-    if not carried.moulds:
-        return ()
+    before those of the function."""
     groups: dict[str, list[Any]] = {}
     start = 0
     for (slot, _), mould in carried.moulds:
@@ -67,12 +65,18 @@ class Plan:
     """How to gather the values for calls like one that has been."""
 
     def __init__(
-        self, layout: Layout | None, moulds: Moulds, program: Any, static: Arguments
+        self,
+        layout: Layout | None,
+        moulds: Moulds,
+        program: Any,
+        static: Arguments,
+        nothing: tuple[Any, ...],
     ) -> None:
         self.layout = layout
         self._static = static
         self.moulds = moulds
         self.program = program
+        self._nothing = nothing
         self.misfits = 0
         """Calls that looked like it and had another structure."""
         self._shelf = Shelf()
@@ -94,7 +98,7 @@ class Plan:
         """As `in_front` has them, for these arguments; None if they are not all at
         hand."""
         if not self._places:
-            return ()
+            return self._nothing
         assert self.layout is not None
         tree, _ = self._static.take_out(args, kwargs)
         try:
