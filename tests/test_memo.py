@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 import jax.numpy as jnp
+import pytest
 
 import cachax
 from cachax._memo import keys_of, memo_of, memos, names_of
@@ -119,3 +120,48 @@ def test_a_program_that_ends_with_objects_alive_ends_quietly() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_each_of_some_fields_is_watched(count: int) -> None:
+    class Fields:
+        def __init__(self, *values: Any) -> None:
+            self.__dict__.update({f"f{i}": value for i, value in enumerate(values)})
+
+        @cachax.cached_property
+        def all(self) -> list[Any]:
+            return [None if x is None else int(x) for x in vars(self).values()]
+
+    obj = Fields(*map(jnp.float32, range(count)))
+    expected: list[Any] = [*range(count)]
+    assert obj.all == expected
+    for i in range(count):
+        for new in (jnp.float32(10 + i), None, 7, None, jnp.float32(20 + i)):
+            setattr(obj, f"f{i}", new)  # and the one before is gone
+            expected[i] = None if new is None else int(new)
+            assert obj.all == expected
+            assert obj.all is obj.all
+    name, kept = f"f{count - 1}", getattr(obj, f"f{count - 1}")
+    delattr(obj, name)
+    assert obj.all == expected[:-1]
+    obj.other = kept  # as many, and the same ones
+    assert obj.all == expected
+    vars(obj).clear()
+    assert obj.all == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_body_that_sets_its_field_to_nothing(count: int) -> None:
+    class Once:
+        def __init__(self) -> None:
+            for i in range(count):
+                setattr(self, f"f{i}", jnp.ones(3))
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            taken, self.f0 = self.f0, None
+            return 0 if taken is None else int(taken.sum())
+
+    once = Once()
+    assert once.total == 3
+    assert once.total == 0

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import gc
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -430,3 +431,119 @@ def test_a_field_of_a_frozen_object_among_several_set_by_force_is_seen() -> None
         assert float(use(objects)) == 4
     object.__setattr__(objects[0], "x", 3 * before)
     assert float(use(objects)) == 8
+
+
+def test_objects_and_fields_come_and_go_among_many() -> None:
+    """Addresses are used again, by other things."""
+    fun = cachax.jit(lambda ps: sum(p.double for p in ps))
+    xs = [0.0] * 10
+    loose = [Loose(jnp.float32(x)) for x in xs]
+    warmed(fun, loose)
+    for i in range(200):
+        n, xs[n] = i % 10, float(i)
+        if i % 3 == 0:
+            loose[n].x = jnp.float32(i)
+        elif i % 3 == 1:
+            loose[n] = Loose(jnp.float32(i))
+        else:  # a field that is a number, and had been an array
+            xs[n] = float(n)
+            loose[n].x = n
+        assert fun(loose) == 2 * sum(xs)
+        assert fun(loose) == 2 * sum(xs)
+
+
+@pytest.mark.parametrize("cls", [Point, Loose])
+def test_fields_that_are_exchanged_among_many_are_seen(cls: Any) -> None:
+    fun = cachax.jit(lambda ps: ps[0].double - ps[1].double)
+    ps = [cls(jnp.float32(1)), cls(jnp.float32(3))]
+    warmed(fun, ps)
+    assert fun(ps) == -4
+    for p, x in zip(ps, [ps[1].x, ps[0].x], strict=True):
+        object.__setattr__(p, "x", x)
+    assert fun(ps) == 4
+    ps[0].__dict__["double"] = jnp.float32(10)
+    assert fun(ps) == 8
+    warmed(fun, ps[::-1])
+    assert fun(ps[::-1]) == -8
+
+
+def test_a_dict_in_place_of_the_one_an_object_had_is_seen() -> None:
+    fun = cachax.jit(lambda ps: ps[0].double + ps[1].double)
+    ps = [Loose(jnp.float32(1)), Loose(jnp.float32(3))]
+    warmed(fun, ps)
+    before = ps[0].__dict__
+    ps[0].__dict__ = {"x": jnp.float32(5)}
+    assert fun(ps) == 16
+    ps[0].__dict__ = before
+    assert fun(ps) == 8
+
+
+def test_a_class_that_makes_up_its_dict() -> None:
+    @jax.tree_util.register_pytree_node_class
+    class Veiled(Multiples):
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        @property
+        def __dict__(self) -> Any:
+            return types.MappingProxyType({"x": self.x})
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: None, children: Any) -> Any:
+            return cls(*children)
+
+    fun = cachax.jit(lambda ps: ps[0].double + ps[1].double)
+    ps = [Veiled(jnp.float32(1)), Veiled(jnp.float32(2))]
+    warmed(fun, ps)
+    before = ps[0].x  # somebody else still has it
+    ps[0].x = 5 * before
+    assert fun(ps) == 14
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda fun, x: fun({"x": x}),
+        lambda fun, x: fun({"x": x}, 1.0),
+        lambda fun, x: fun({"x": x}, more={"y": 1.0}),
+        lambda fun, x: fun([x]),
+        lambda fun, x: fun(1.0, {"x": x}),
+        lambda fun, x: fun(1.0, 2.0, 3.0, {"x": x}),
+        lambda fun, x: fun(more=(1.0, x)),
+    ],
+)
+def test_an_object_turns_up_where_nothing_was_needed(call: Any) -> None:
+    def use(*args: Any, **kwargs: Any) -> Any:
+        things = jax.tree.leaves(
+            (args, kwargs), is_leaf=lambda x: isinstance(x, Multiples)
+        )
+        return sum(x.double if isinstance(x, Multiples) else x for x in things)
+
+    fun = cachax.jit(use)
+    without = call(fun, 0.0)
+    warmed(lambda: call(fun, 0.0))
+    for p in (point(1.0), Loose(jnp.float32(1))):
+        with computations() as counts:
+            for _ in range(4):
+                assert call(fun, p) == 2 + without
+                assert call(fun, 0.0) == without
+        assert counts == {"double": 1}
+        object.__setattr__(p, "x", jnp.float32(5))
+        assert call(fun, p) == 10 + without
+    assert call(fun, jnp.arange(3.0)).tolist() == [without + i for i in range(3)]
+
+
+def test_what_nothing_is_asked_of_is_passed_by_as_well() -> None:
+    fun = cachax.jit(lambda p, y: (p.double if y.ndim else p.x) + y)
+    p = point(3.0)
+    with computations() as counts:
+        for _ in range(4):
+            assert fun(p, jnp.float32(0)) == 3
+        assert counts == {}
+        for _ in range(4):
+            assert fun(p, jnp.zeros(1)).tolist() == [6]
+            assert fun(p, jnp.float32(0)) == 3
+    assert counts == {"double": 1}

@@ -72,6 +72,16 @@ def test_another_array_that_it_depends_on_is_seen() -> None:
     close(use(replace(one, density=one.density)), 12.0)
 
 
+def test_an_array_in_two_fields_is_used_if_one_of_them_is() -> None:
+    one = Mesh(jnp.ones(3), jnp.ones(3))
+    for i in range(3):  # finds out that the density is of no use
+        of_mesh()(replace(one, density=one.density + i))
+    use, twice = of_mesh(), replace(one, density=one.points)
+    for _ in range(4):
+        close(use(replace(twice)), 12.0)
+    close(use(replace(twice, points=2 * one.points)), 39.0)
+
+
 def test_a_static_field_is_seen() -> None:
     use, one = of_mesh(), mesh()
     for order in (1, 1, 1, 2, 2, 2, 1, 3):

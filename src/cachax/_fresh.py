@@ -67,7 +67,7 @@ class Pending(weakref.ref[Any]):
     on_trust = False
     from_kin = False
     key: int
-    fields: tuple[Any, ...]
+    fields: list[Any]
     inside: Inside
     arrays: Any
     """Not there while the call is under way."""
@@ -117,7 +117,7 @@ class Fresh:
         self._may_trace = _MayTrace()
         traced = _bringing_out(fun, static, moulds, self._may_trace)
         self._program: Any = jax.jit(traced, **options)
-        self._types = (*map(type, instance_dict(first, "__dict__").values()),)
+        self._types = [*map(type, instance_dict(first, "__dict__").values())]
         self._known: list[Records] = []
         for (_, key), _ in moulds:
             if isinstance(key, Computed):
@@ -136,19 +136,20 @@ class Fresh:
         have to be traced first."""
         if current_trace() is not CONCRETE:  # what comes out may not live long enough
             return NOT_FRESH
-        lock = self._inside.lock
-        if not lock.acquire(blocking=False):
+        fields = [*instance_dict(first, "__dict__").values()]
+        if [*map(type, fields)] != self._types:  # laid in by hand; other numbers
+            return NOT_FRESH
+        for known in self._known:
+            if known and any(id(field) in known for field in fields):
+                return NOT_FRESH  # rebuilt from another, whose values may hold
+        inside = self._inside
+        if not inside.lock.acquire(False):  # by name it takes twice as long
             return NOT_FRESH
         try:
             pending = Pending(first, _remove)
             key = pending.key = id(first)
-            fields = pending.fields = (*instance_dict(first, "__dict__").values(),)
-            pending.inside = self._inside
-            if (*map(type, fields),) != self._types:  # laid in by hand; other numbers
-                return NOT_FRESH
-            for known in self._known:
-                if known and any(id(field) in known for field in fields):
-                    return NOT_FRESH  # rebuilt from another, whose values may hold
+            pending.fields = fields
+            pending.inside = inside
             if _table.setdefault(key, pending) is not pending:
                 return NOT_FRESH
             try:
@@ -156,18 +157,18 @@ class Fresh:
                     out, pending.arrays = self._program(first, *rest)
                 else:
                     out, pending.arrays = self._program(first)
-                if self._failures:
-                    self._failures = 0
-                return out
-            except _Untraced:
+            except BaseException as error:
+                _remove(pending)
+                if not isinstance(error, _Untraced):
+                    raise
                 self._failures += 1
                 self.wants_a_trace = True
                 return NOT_FRESH
-            finally:
-                if not hasattr(pending, "arrays"):
-                    _remove(pending)
+            if self._failures:
+                self._failures = 0
+            return out
         finally:
-            lock.release()
+            inside.lock.release()
 
     def found_no_kin(self) -> None:
         """It is no use to look for them, if there never are any."""

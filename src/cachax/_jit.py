@@ -28,7 +28,7 @@ from ._fresh import ENOUGH, NOT_FRESH, Fresh, what_comes_inside
 from ._habit import Habit, active_loan, call_lending
 from ._makeup import makeup_of
 from ._memo import memo_of, memos, subjects
-from ._options import Arguments, one_further
+from ._options import Arguments, one_further, one_result_more
 from ._pack import is_hashable
 from ._parts import instance_dict, parts_of, plain_leaves
 from ._program import apart_from, bringing, carrying
@@ -36,8 +36,8 @@ from ._ready import (
     Moulds,
     Plan,
     Unprepared,
-    as_argument,
     by_root,
+    in_front,
     one_or_all,
     put_on_shelf,
 )
@@ -94,7 +94,16 @@ _NOTHING: Any = type("Nothing", (), {})()
 class Jitted(Generic[P, R]):
     """What `cachax.jit` returns: called like the function it wraps."""
 
-    __slots__ = ("__dict__", "__weakref__", "_fresh", "_plain", "_rebuilt", "_shelf")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_bare",
+        "_fresh",
+        "_plain",
+        "_rebuilt",
+        "_shelf",
+        "_unaided",
+    )
     __wrapped__: Callable[P, R]
     __qualname__: str
 
@@ -106,7 +115,11 @@ class Jitted(Generic[P, R]):
     ) -> None:
         self._plain: Any = transform(fun, **options)  # at once: it checks the options
         self._transform = transform
+        # In front of the arguments, when no values are: other transforms count them.
+        self._nothing: tuple[Any, ...] = () if transform is jax.jit else ((),)
         self._shelf = Shelf()  # for calls in which one argument has all that is needed
+        self._bare: dict[type, None] = Recent()  # with which nothing is needed
+        self._unaided: Any = None
         self._options = options
         self._static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
@@ -139,7 +152,7 @@ class Jitted(Generic[P, R]):
             # that are packed and unpacked, which most calls have not so many of.
             guessed = False
             if not rest and not kwargs:
-                if type(first) not in plain_leaves:
+                if self._shelf:
                     ready = self._shelf.get(id(first))
                     if ready is not None:
                         holds, values, _, program = ready
@@ -154,22 +167,32 @@ class Jitted(Generic[P, R]):
                                 )
                             except Unprepared:
                                 guessed = True
-                    rebuilt = self._rebuilt.get(type(first))
-                    if rebuilt is not None:
-                        out = rebuilt.call(
-                            first, () if second is _NOTHING else (second,)
-                        )
-                        if out is not NOT_KNOWN:
-                            return out if type(out) is not Brought else self._take(out)
-                    fresh = self._fresh.get(type(first))
-                    if fresh is not None:
-                        out = fresh.call(first, () if second is _NOTHING else (second,))
-                        if out is not NOT_FRESH:
-                            return out if type(out) is not Brought else self._take(out)
-                elif second is _NOTHING:
-                    return self._plain(first)
-                elif type(second) in plain_leaves:
-                    return self._plain(first, second)
+                foremost = type(first)
+                if foremost in plain_leaves:
+                    if second is _NOTHING:
+                        return self._plain(first)
+                    foremost = type(second)
+                    if foremost in plain_leaves:
+                        return self._plain(first, second)
+                if foremost in self._bare:
+                    try:
+                        if second is _NOTHING:
+                            out = self._unaided(first)
+                        else:
+                            out = self._unaided(first, second)
+                        return out if type(out) is not Brought else self._take(out)
+                    except Unprepared:
+                        guessed = True
+                rebuilt = self._rebuilt.get(type(first))
+                if rebuilt is not None:
+                    out = rebuilt.call(first, () if second is _NOTHING else (second,))
+                    if out is not NOT_KNOWN:
+                        return out if type(out) is not Brought else self._take(out)
+                fresh = self._fresh.get(type(first))
+                if fresh is not None:
+                    out = fresh.call(first, () if second is _NOTHING else (second,))
+                    if out is not NOT_FRESH:
+                        return out if type(out) is not Brought else self._take(out)
                 if first is not _NOTHING:
                     rest = () if second is _NOTHING else (second,)
                     return self._call_by_plan((first, *rest), kwargs, guessed)
@@ -222,6 +245,7 @@ class Jitted(Generic[P, R]):
             self._plans,
             self._met,
             self._wrong_guesses,
+            self._bare,
             self._fresh,
             self._rebuilt,
             self._shelf,
@@ -237,8 +261,14 @@ class Jitted(Generic[P, R]):
                 return self._take(ready[3](ready[1], *args, **kwargs))
             except Unprepared:
                 guessed = True
-        if plain_leaves.issuperset(map(type, (*args, *kwargs.values()))):
+        foremost = _foremost(args, kwargs)
+        if foremost is None:
             return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
+        if foremost in self._bare:
+            try:
+                return self._take(self._unaided(*args, **kwargs))
+            except Unprepared:
+                guessed = True
         return self._call_by_plan(args, kwargs, guessed)
 
     def _call_by_plan(self, args: Any, kwargs: Any, guessed: bool) -> R:
@@ -251,7 +281,7 @@ class Jitted(Generic[P, R]):
             values = plan.values(args, kwargs)
             if values is not None:
                 try:
-                    result = plan.program(values, *args, **kwargs)
+                    result = plan.program(*values, *args, **kwargs)
                 except Unprepared:
                     guessed = True
                     continue
@@ -267,12 +297,18 @@ class Jitted(Generic[P, R]):
         take the call apart, so it must not be done again and again."""
         self._wrong_guesses[kind] = self._wrong_guesses.get(kind, 0) + 1
         self._shelf.clear()
+        self._bare.clear()
         if self._wrong_guesses[kind] >= _PATIENCE:
             self._plans.pop(kind, None)
 
     def _call_taking_apart(self, kind: Any, args: Any, kwargs: Any, guessed: bool) -> R:
         """With values that are not at hand: to be found, or computed, or asked for by
         a function that has not been traced yet."""
+        for each in (*args, *kwargs.values()):
+            parts_of(type(each))  # if it is a plain leaf, it is known to be from now on
+        foremost = _foremost(args, kwargs)
+        if foremost is None:
+            return self._plain(*args, **kwargs)  # type: ignore[no-any-return]
         is_new = bool(args) and not kwargs and id(args[0]) not in memos
         is_new = is_new and current_trace() is CONCRETE
         tree, statics = self._static.take_out(args, kwargs)
@@ -290,7 +326,8 @@ class Jitted(Generic[P, R]):
             if self._donates:
                 carried = apart_from(leaves, carried)
             program = self._program(carried.moulds, len(tree[0]))
-            return program(as_argument(carried), *args, **kwargs)
+            values = in_front(carried) if carried.moulds else self._nothing
+            return program(*values, *args, **kwargs)
 
         try:
             lent = call_lending(habit, tree, leaves, program, self._borrower)
@@ -301,7 +338,11 @@ class Jitted(Generic[P, R]):
         if guessed and not lent.was_traced:  # there was a program, and not that one
             self._doubt(kind)
         if lent.was_warm and self._may_guess and not self._is_doubtful(kind):
-            self._expect(kind, args, tree, habit.layout, lent.moulds)
+            if lent.moulds or self._nothing or self._wrong_guesses:
+                self._expect(kind, args, tree, habit.layout, lent.moulds)
+            else:
+                self._unaided = self._program((), len(tree[0]))
+                self._bare[foremost] = None
         elif is_new and lent.moulds and 0 not in self._static.among(len(args)):
             memo = memos.get(id(args[0]))
             if memo is not None and memo.from_kin:
@@ -373,7 +414,7 @@ class Jitted(Generic[P, R]):
         else:
             if len(plans) >= _PATIENCE:
                 return
-            plan = Plan(layout, moulds, program, self._static)
+            plan = Plan(layout, moulds, program, self._static, self._nothing)
             # One that needs no values fits everything: it comes last.
             self._plans[kind] = sorted([*plans, plan], key=lambda p: -len(p.moulds))
         plan.put_on_shelf(owners)
@@ -404,7 +445,9 @@ class Jitted(Generic[P, R]):
             arguments = -1
         program = self._programs.get((moulds, arguments))
         if program is None:
-            options = one_further(self._options, arguments)
+            options = one_result_more(self._options)
+            if moulds or self._nothing:
+                options = one_further(options, arguments)
             traced = carrying(
                 self.__wrapped__,
                 self._borrower,
@@ -441,6 +484,14 @@ class Jitted(Generic[P, R]):
                     memo.on_trust |= slot in brought.on_trust
                     key.note_kin(obj, makeup_of(obj), value)
         return out  # type: ignore[no-any-return]
+
+
+def _foremost(args: Any, kwargs: Any) -> type | None:
+    """The class of the first argument that is more than a number or an array."""
+    for each in (*args, *kwargs.values()):
+        if type(each) not in plain_leaves:
+            return type(each)
+    return None
 
 
 _BARRED_FROM_FRESH = {"donate_argnums", "donate_argnames", "out_shardings"}

@@ -9,9 +9,16 @@ from ._carry import Brought
 from ._compat import UNSPECIFIED
 
 
+def one_result_more(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of `jax.jit`, for a function with one more result at the end."""
+    given = options.get("out_shardings", UNSPECIFIED)
+    if given is UNSPECIFIED:
+        return options
+    return {**options, "out_shardings": Brought(given, UNSPECIFIED)}
+
+
 def one_further(options: dict[str, Any], arguments: int) -> dict[str, Any]:
-    """The options of `jax.jit`, for a function with one more argument in front and
-    one more result at the end."""
+    """The options of `jax.jit`, for a function with one more argument in front."""
     options = dict(options)
     for name in ("static_argnums", "donate_argnums"):
         if options.get(name) is not None:
@@ -21,9 +28,6 @@ def one_further(options: dict[str, Any], arguments: int) -> dict[str, Any]:
     if given is not UNSPECIFIED:
         each = given if arguments == -1 else (given,) * arguments
         options["in_shardings"] = (UNSPECIFIED, *each)
-    given = options.get("out_shardings", UNSPECIFIED)
-    if given is not UNSPECIFIED:
-        options["out_shardings"] = Brought(given, UNSPECIFIED)
     return options
 
 

@@ -13,7 +13,8 @@ import operator
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import PurePath
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -214,7 +215,7 @@ def _fields(cls: type) -> Parts | None:
         if isinstance(attribute, functools.cached_property)
     )
     has_dict = cls.__dictoffset__ != 0
-    if has_dict and not slots and not derived:
+    if has_dict and not slots and not derived and not _gives_another_dict(cls):
         return dict_fields
     if not has_dict and not slots:
         return None
@@ -229,6 +230,13 @@ def _fields(cls: type) -> Parts | None:
         ]
 
     return all_fields
+
+
+def _gives_another_dict(cls: type) -> bool:
+    """Whether it has a `__dict__` of its own making: a property, which may return
+    something else each time."""
+    dicts = [vars(base)["__dict__"] for base in cls.__mro__ if "__dict__" in vars(base)]
+    return not all(isinstance(each, types.GetSetDescriptorType) for each in dicts)
 
 
 def dict_fields(x: Any) -> list[Any]:
@@ -265,6 +273,32 @@ _usual_dict = operator.attrgetter("__dict__")
 
 def _bare_dict(x: Any) -> dict[str, Any]:
     return instance_dict(x, "__dict__")
+
+
+def values_in_order(dicts: Sequence[dict[str, Any]]) -> list[Any]:
+    """Those of many dictionaries, as their names are."""
+    return [*chain.from_iterable(map(dict.values, dicts))]
+
+
+def _values_at_once(dicts: Sequence[dict[str, Any]]) -> list[Any]:
+    return gc.get_referents(*dicts)
+
+
+def _sees_fields() -> bool:
+    """Whether the collector sees all fields of an object in its `__dict__`. That is not
+    laid down: from Python 3.13 on it sees them in the object itself."""
+
+    class Sample:
+        def __init__(self) -> None:
+            self.number, self.text, self.none, self.list = 10**9, "text", None, [1]
+
+    samples = [Sample(), Sample()]  # alive: the dictionary of one that is gone has all
+    dicts = [*map(vars, samples)]
+    return _values_at_once(dicts) == values_in_order(dicts)
+
+
+values_in_any_order = _values_at_once if _sees_fields() else values_in_order
+"""In the same one, as long as no name comes or goes: in a quarter of the time."""
 
 
 def is_opaque(cls: type) -> bool:

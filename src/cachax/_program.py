@@ -28,15 +28,18 @@ def carrying(
     options: dict[str, Any],
     transform: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """`fun`, with the values of `moulds` as one more argument in front."""
+    """`fun`, with the values of `moulds` as one more argument in front; under `jax.jit`
+    only if there are any."""
+    takes_values = bool(moulds) or transform is not jax.jit
     always_bring = "out_shardings" in options
     in_order = tuple(pair for group in by_root(moulds).values() for pair in group)
 
     @functools.wraps(fun)
-    def traced(values: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def traced(*args: Any, **kwargs: Any) -> Any:
         loan = active_loan()
         if loan is None or loan.traced or loan.borrower is not borrower:
             raise Unprepared
+        values, args = (args[0], args[1:]) if takes_values else ((), args)
         tree, _ = static.take_out(args, kwargs)
         layout = layout_of(tree)
         copies = {} if layout is None else layout.by_slot(tree)
@@ -52,6 +55,8 @@ def carrying(
         loan.check()
         return _bringing_out(out, always_bring)
 
+    if not takes_values:
+        return traced
     try:
         signature = inspect.signature(fun)
     except (TypeError, ValueError):  # a builtin

@@ -12,12 +12,20 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from ._carry import Ask, Carried
 from ._find import Layout, Slot
 from ._memo import Memo, memo_of
 from ._options import Arguments
 from ._pack import Mould
-from ._parts import is_frozen, reading_dicts_of, walk_fields
+from ._parts import (
+    is_frozen,
+    reading_dicts_of,
+    values_in_any_order,
+    values_in_order,
+    walk_fields,
+)
 from ._shelf import Shelf
 
 Moulds = tuple[tuple[Ask, Mould], ...]
@@ -36,15 +44,16 @@ def by_root(moulds: Moulds) -> dict[str, Moulds]:
     return {root: tuple(group) for root, group in groups.items()}
 
 
-def as_argument(carried: Carried) -> Any:
-    """The arrays as a program takes them, grouped in the same way."""
+def in_front(carried: Carried) -> tuple[Any, ...]:
+    """The arrays as a program takes them, grouped in the same way: as one argument
+    before those of the function."""
     groups: dict[str, list[Any]] = {}
     start = 0
     for (slot, _), mould in carried.moulds:
         end = start + mould.holes
         groups.setdefault(slot.root, []).extend(carried.arrays[start:end])
         start = end
-    return one_or_all([array for group in groups.values() for array in group])
+    return (one_or_all([array for group in groups.values() for array in group]),)
 
 
 def one_or_all(arrays: Sequence[Any]) -> Any:
@@ -56,12 +65,18 @@ class Plan:
     """How to gather the values for calls like one that has been."""
 
     def __init__(
-        self, layout: Layout | None, moulds: Moulds, program: Any, static: Arguments
+        self,
+        layout: Layout | None,
+        moulds: Moulds,
+        program: Any,
+        static: Arguments,
+        nothing: tuple[Any, ...],
     ) -> None:
         self.layout = layout
         self._static = static
         self.moulds = moulds
         self.program = program
+        self._nothing = nothing
         self.misfits = 0
         """Calls that looked like it and had another structure."""
         self._shelf = Shelf()
@@ -80,10 +95,10 @@ class Plan:
             put_on_shelf(self._shelf, owners[Slot(root)], moulds, owners, tuple, root)
 
     def values(self, args: Any, kwargs: Any) -> Any:
-        """As `as_argument` has them, for these arguments; None if they are not all at
+        """As `in_front` has them, for these arguments; None if they are not all at
         hand."""
         if not self._places:
-            return ()
+            return self._nothing
         assert self.layout is not None
         tree, _ = self._static.take_out(args, kwargs)
         try:
@@ -93,41 +108,56 @@ class Plan:
             return None
         objects = self._pick(leaves)
         together = self._shelf.together
-        if together is not None and together[0] == self._ids_of(objects):
-            return together[1]
+        try:
+            if together is not None and together[0] == self._look_at(objects):
+                return together[1]
+        except (AttributeError, TypeError):  # a number where an object was
+            return None
         found: list[Any] = []
-        all_flat = all_frozen = True
+        all_flat = True
         for obj, (_, root) in zip(objects, self._places, strict=True):
             ready = self._shelf.get(id(obj))
             if ready is None:
                 return None
-            holds, values, is_flat, its_root = ready
+            holds, its_values, is_flat, its_root = ready
             if its_root is not root or not holds(obj):
                 return None
-            found += values
+            found += its_values
             all_flat &= is_flat
-            all_frozen &= is_frozen(type(obj))
+        values = (one_or_all(found),)
         if all_flat:
-            (self._read, *others) = {reading_dicts_of(type(obj)) for obj in objects}
-            if not others:
-                self._all_frozen = all_frozen
-                self._shelf.together = (self._ids_of(objects), one_or_all(found))
-        return one_or_all(found)
+            self._put_together(objects, values)
+        return values
 
-    def _ids_of(self, objects: Sequence[Any]) -> list[Any]:
-        """Of many objects and their fields, all in C: for a flat object, that is all
-        there is to see."""
+    def _put_together(self, objects: Sequence[Any], values: Any) -> None:
+        """Have the values of many flat objects at hand at once."""
+        classes = {*map(type, objects)}
+        (self._read, *others) = {*map(reading_dicts_of, classes)}
+        if not others:
+            self._all_frozen = all(map(is_frozen, classes))
+            self._shelf.together = (self._look_at(objects), values)
+
+    def _look_at(self, objects: Sequence[Any]) -> tuple[Any, list[str]]:
+        """Where many objects and their fields are in memory, all in C: for flat objects
+        that is all there is to see. And the names of the fields, if they may change."""
         dicts = [*map(self._read, objects)]
-        fields = chain.from_iterable(map(dict.values, dicts))
-        names = () if self._all_frozen else chain.from_iterable(dicts)
-        return [*map(id, objects), *map(id, fields), *names]
+        if self._all_frozen:
+            things, names = values_in_any_order(dicts), []
+        else:
+            things, names = values_in_order(dicts), [*chain.from_iterable(dicts)]
+        things += objects
+        if len(things) < 10:
+            return [*map(id, things)], names
+        # A third of the time, since no number is made of each.
+        return np.fromiter(things, object, len(things)).tobytes(), names
 
 
-def picking(places: list[int]) -> Callable[[list[Any]], Sequence[Any]]:
-    """What takes the things in these places out of a list."""
+def picking(places: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
+    """What takes the things in these places out of a list, in C."""
     if len(places) > 1:
         return operator.itemgetter(*places)
-    return lambda leaves: [leaves[place] for place in places]
+    (place,) = places or (0,)
+    return operator.itemgetter(slice(place, place + len(places)))
 
 
 def put_on_shelf(
@@ -168,13 +198,14 @@ def _holding(memo: Memo, *inner: Memo) -> Callable[[Any], bool]:
     """Whether an object, and those in it that have values, are as they were."""
     if not inner:
         return memo.holds
-
     holds_outside = memo.holds
+    first, holds_first = inner[0], inner[0].holds  # mostly the only one
+    others = inner[1:]
 
     def holds(root: Any) -> bool:
-        if not holds_outside(root):
+        if not holds_outside(root) or (obj := first()) is None or not holds_first(obj):
             return False
-        for other in inner:
+        for other in others:
             obj = other()
             if obj is None or not other.holds(obj):
                 return False

@@ -6,6 +6,7 @@ by the arrays that it was computed from, and not by the object, which is gone af
 """
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from ._computed import Computed
@@ -42,13 +43,12 @@ class Rebuilt:
         if ready is None:
             return NOT_KNOWN
         values, program, likes, _ = ready
-        for name, kind, shape, dtype, weak, place in likes:
+        for name, kind, aval, look, place in likes:
             field = fields[name]
             if (
                 type(field) is not kind
-                or field.shape != shape
-                or field.dtype != dtype
-                or getattr(field, "weak_type", False) is not weak
+                # All that look alike mostly have one between them.
+                or (getattr(field, "aval", look) is not aval and look_of(field) != look)
                 or (place is not None and place_of(field) != place)
             ):
                 return NOT_KNOWN
@@ -73,7 +73,8 @@ class Rebuilt:
 
 def _seen(array: Any) -> tuple[Any, ...]:
     """All that a body may see of an array without making use of its numbers."""
-    return (type(array), *look_of(array), place_of(array))
+    aval = getattr(array, "aval", None)
+    return (type(array), aval, look_of(array), place_of(array))
 
 
 def what_is_known(first: Any, moulds: Moulds) -> tuple[list[bool], list[Any]] | None:
@@ -90,8 +91,8 @@ def what_is_known(first: Any, moulds: Moulds) -> tuple[list[bool], list[Any]] | 
         if slot != FIRST or known is None:
             return None
         record, arrays_used = known
-        pairs = zip(makeup.arrays, arrays_used, strict=True)
-        unused = {id(array) for array, is_used in pairs if not is_used}
+        ids = [*map(id, makeup.arrays)]
+        unused = {*ids} - {*compress(ids, arrays_used)}  # one may be in two fields
         for name, field in fields.items():
             used[name] |= id(field) not in unused
         records.append(record)
