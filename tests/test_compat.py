@@ -9,6 +9,21 @@ import pytest
 from cachax import _compat
 
 
+def test_to_forget_a_failed_trace_is_not_to_forget_the_others() -> None:
+    traces = []
+
+    def fun(x: jax.Array) -> jax.Array:
+        traces.append(x.shape)
+        return x + 1
+
+    jitted = jax.jit(fun)
+    jitted(jnp.ones(2))
+    _compat.forget_failed_traces(jitted)
+    jitted(jnp.ones(2))
+    assert traces == [(2,)]
+    _compat.forget_failed_traces(fun)  # of one that is not jitted there is nothing
+
+
 def test_internals_are_used_in_one_file_only() -> None:
     source = Path(_compat.__file__).parent
     users = {f.name for f in source.rglob("*.py") if "jax._src " in f.read_text()}

@@ -174,3 +174,49 @@ def test_to_have_been_watched_costs_nothing() -> None:
     with cachax.record(), cachax.verify():
         assert counted(lambda: use(one))["functions"] > 10 * before["functions"]
     assert counted(lambda: use(one)) == before
+
+
+def calls_in_jax(call: Callable[[], Any]) -> int:
+    """How many functions of JAX run in Python: hardly any, when it knows the call."""
+    counts = 0
+    package = str(Path(jax.__file__).parent)
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal counts
+        counts += event == "call" and frame.f_code.co_filename.startswith(package)
+
+    sys.setprofile(profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return counts
+
+
+NUMBERS = iter(range(1000))
+ARGUMENTS: dict[str, Callable[[], Any]] = {
+    "an object": lambda: OBJECT,
+    "a list of objects": lambda: [OBJECT, OBJECT],
+    "a dict of arrays": lambda: {"a": jnp.float32(2)},
+    "a rebuilt object": lambda: OBJECT.replace(y=OBJECT.y),
+    "a new object": lambda: Cached(ONES + next(NUMBERS), ONES),
+}
+
+
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_other_shapes_are_as_fast_as_the_first(kind: str) -> None:
+    """JAX does not forget a trace that raised: a call with arguments like those never
+    gets on its fast path again, unless it is told to forget it."""
+
+    @cachax.jit
+    def fun(thing: Any, other: Any) -> Any:
+        objects = jax.tree.leaves(thing, is_leaf=lambda x: isinstance(x, Cached))
+        return [getattr(each, "total", each) + other for each in objects]
+
+    make = ARGUMENTS[kind]
+    for size in (2, 3, 2):
+        for _ in range(20):
+            fun(make(), jnp.ones(size))
+    for size in (2, 3):
+        thing, other = make(), jnp.ones(size)
+        assert calls_in_jax(lambda t=thing, o=other: fun(t, o)) < 10

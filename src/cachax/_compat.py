@@ -104,6 +104,17 @@ def is_jitted(fun: object) -> bool:
     return isinstance(fun, _Jitted)
 
 
+def forget_failed_traces(jitted: Any) -> None:
+    """Let calls whose trace has raised have another try at JAX's fast path.
+
+    JAX takes a call with arguments like those on a slow path for ever, even when it
+    has traced and compiled it since (50 µs or more; 0.4.36 to 0.11 at least). What it
+    has compiled is not forgotten, only what it has at hand in C++.
+    """
+    if is_jitted(jitted):
+        jitted._clear_cache()
+
+
 def jit_is_disabled() -> bool:
     disabled: bool = jax.config.jax_disable_jit  # type: ignore[attr-defined]
     return disabled

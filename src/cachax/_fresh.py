@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from ._carry import NewSubject
-from ._compat import CONCRETE, current_trace
+from ._compat import CONCRETE, current_trace, forget_failed_traces
 from ._computed import Computed
 from ._find import FIRST, layout_of
 from ._kin import Records
@@ -161,6 +161,7 @@ class Fresh:
                 _remove(pending)
                 if not isinstance(error, _Untraced):
                     raise
+                forget_failed_traces(self._program)
                 self._failures += 1
                 self.wants_a_trace = True
                 return NOT_FRESH

@@ -21,6 +21,7 @@ from ._compat import (
     CONCRETE,
     UNSPECIFIED,
     current_trace,
+    forget_failed_traces,
     jit_is_disabled,
 )
 from ._find import Layout, layout_of
@@ -321,6 +322,10 @@ class Jitted(Generic[P, R]):
             habit = self._habits[key] = Habit(layout_of(tree))
             for leaf in leaves:
                 parts_of(type(leaf))  # a plain leaf, from now on
+
+        if guessed:
+            for wrong in self._programs.values():
+                forget_failed_traces(wrong)
 
         def program(carried: Carried) -> Any:
             if self._donates:

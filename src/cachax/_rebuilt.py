@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
+from ._compat import forget_failed_traces
 from ._computed import Computed
 from ._find import FIRST
 from ._levels import traces_in
@@ -55,6 +56,7 @@ class Rebuilt:
         try:
             return program(values, first, *rest)
         except Unprepared:
+            forget_failed_traces(program)
             return NOT_KNOWN
 
     def put(
