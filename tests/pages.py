@@ -115,18 +115,23 @@ def play(path: Path) -> list[Shown]:
         return [shown for block in blocks(page) for shown in stage.play(block)]
 
 
+def environment() -> dict[str, str]:
+    """That of a user: without what the tests tell JAX (`conftest.py`)."""
+    ours = ("JAX_COMPILATION_", "JAX_PERSISTENT_", "XLA_FLAGS")
+    outside = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    return outside | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
 def played(path: Path) -> list[Shown]:
     """The same in a new process, in which nothing is compiled, nor kept on disk."""
-    outside = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA"))}
     commands = [str(Path(sys.executable).parent), os.environ["PATH"]]
     ended = subprocess.run(
         [sys.executable, __file__, str(path)],
-        env=outside
+        env=environment()
         | {
             "COLUMNS": "88",
             "JAX_CPU_ENABLE_ASYNC_DISPATCH": "false",  # printed in order
             "PATH": os.pathsep.join(commands),
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         },
         capture_output=True,
         text=True,

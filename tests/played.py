@@ -1,7 +1,6 @@
 """An example, run as a script in a process of its own."""
 
 import dataclasses
-import os
 import pickle
 import runpy
 import subprocess
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from pages import environment
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -21,15 +22,13 @@ class Played:
     """What the script has under its own names at its end: arrays and numbers."""
 
 
-def played(name: str, folder: Path, **environment: object) -> Played:
+def played(name: str, folder: Path, **settings: object) -> Played:
     """`examples/{name}.py` with these environment variables, run in `folder`."""
-    outside = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
-    sizes = {key: str(value) for key, value in environment.items()}
-    sizes["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    sizes = {key: str(value) for key, value in settings.items()}
     ended = subprocess.run(
         [sys.executable, __file__, str(EXAMPLES / f"{name}.py")],
         cwd=folder,
-        env=outside | sizes | {"MPLBACKEND": "agg", "COLUMNS": "88"},
+        env=environment() | sizes | {"MPLBACKEND": "agg", "COLUMNS": "88"},
         capture_output=True,
         text=True,
     )

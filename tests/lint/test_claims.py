@@ -316,4 +316,5 @@ def test_a_hash_by_value_does_not_help_a_static_object_that_changes() -> None:
     foo = Foo(2)
     assert foo.f(1.0) == 2
     foo.n = 3
-    assert foo.f(1.0) == (2 if jax.__version_info__ >= (0, 9) else 3)
+    asks_again = not (0, 9) <= jax.__version_info__ < (0, 11)
+    assert foo.f(1.0) == (3 if asks_again else 2)

@@ -57,8 +57,8 @@ class Model:
 
 The object holds settings only (numbers, names, shapes) and defines `__eq__` and
 `__hash__` by them. Without arrays and without assignments it is not reported.
-A hash by value does not help with assignments: since 0.9, JAX does not ask an object
-that it has seen before for it again.
+A hash by value does not help with assignments: JAX 0.9 and 0.10 do not ask an object
+that they have seen before for it again.
 """
 
 import ast
