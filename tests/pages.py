@@ -97,7 +97,7 @@ def _console(text: str) -> str:
     for line in text.splitlines(keepends=True):
         if line.startswith("$ "):
             ended = subprocess.run(
-                line[2:],
+                re.sub(r"^cachax\b", f"{sys.executable} -m cachax", line[2:]),
                 shell=True,
                 text=True,
                 stdout=subprocess.PIPE,
