@@ -54,13 +54,16 @@ def where(report: Report) -> str:
     return f"{m['device']}, JAX {m['jax']}, Python {m['python']}, {m['date']}"
 
 
-def write(report: Report, growth: list[str], parts: list[str]) -> None:
+def write(
+    report: Report, growth: list[str], parts: list[str], steps: list[str]
+) -> None:
     table = _table(report)
     beside = "\n".join(others(report.results))
     text = f"{table}\n\n({where(report)}.) The other contenders:\n\n{beside}"
     fill(DOCS / "costs.md", "costs", text)
     fill(DOCS / "costs.md", "growth", "\n".join(growth))
     fill(DOCS / "costs.md", "parts", "\n".join(parts))
+    fill(DOCS / "costs.md", "steps", "\n".join(steps))
     gpu = Report.from_json((HERE / "gpu.json").read_text())
     fill(DOCS / "costs.md", "gpu", f"{_table(gpu)}\n\n({where(gpu)}.)")
     chosen = [r for r in report.results if r.title in IN_README]
@@ -91,11 +94,12 @@ def main() -> None:
     if options.quick:
         return
     found = list(growth.grow(quick=False))
-    growing, parts = list(growth.table(found)), breakdown.table()
-    print("\n" + "\n".join([*growing, "", *parts]))
+    growing = list(growth.table(found))
+    parts, steps = breakdown.table(), list(breakdown.new_object())
+    print("\n" + "\n".join([*growing, "", *parts, "", *steps]))
     if options.write:
         growth.plot(found, DOCS / "growth.svg")
-        write(report, growing, parts)
+        write(report, growing, parts, steps)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
-"""Where the time of a warm call goes: its parts, each by itself."""
+"""Where the time of a warm call goes: its parts, each by itself. And what a call with a
+new object needs at the least, step by step."""
 
-from collections.abc import Iterator
+import itertools
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from _bench import CACHAX, Case, Result, measure
 from _objects import ONES, Bare, Cached, warm
+from new_objects import Inline
 
 import cachax
 
@@ -34,6 +39,57 @@ def cases() -> Iterator[Case]:
         yield Case(name, name, {CACHAX: lambda: ours(cached), name: part}, rounds=50)
 
 
+class Note(weakref.ref[Any]):
+    """Of an object: what came out for it, until it goes."""
+
+    key: int
+    arrays: Any
+
+
+_notes: dict[int, Note] = {}
+
+
+def _forget(note: Note) -> None:
+    del _notes[note.key]
+
+
+def steps() -> dict[str, Callable[[], Any]]:
+    """From inline to what cachax does for a new object, each with one thing more."""
+    arrays = itertools.cycle([ONES + i for i in range(5_000)])
+    inline = jax.jit(lambda o: o.y * o.total)
+    both = jax.jit(lambda o: (o.y * o.total, o.total))
+    ours = cachax.jit(lambda o: o.y * o.total)
+
+    def noted() -> Any:
+        obj = Inline(next(arrays), ONES)
+        note = Note(obj, _forget)
+        key = note.key = id(obj)
+        _notes[key] = note
+        out, note.arrays = both(obj)
+        return out
+
+    return {
+        "inline: a new object, and all that JAX does": lambda: inline(
+            Inline(next(arrays), ONES)
+        ),
+        "the value as one more result": lambda: both(Inline(next(arrays), ONES)),
+        "it is kept for as long as the object is there": noted,
+        CACHAX: lambda: ours(Cached(next(arrays), ONES)),
+    }
+
+
+def new_object() -> Iterator[str]:
+    yield "| step | time | over inline |"
+    yield "| --- | ---: | ---: |"
+    inline, *more = contenders = steps()
+    for name in more:
+        pair = {inline: contenders[inline], CACHAX: contenders[name]}
+        result = measure(Case(name, inline, pair, rounds=50))
+        if name == more[0]:
+            yield f"| {inline} | {result.microseconds[inline]:.1f} µs | 1.00 |"
+        yield f"| {name} | {result.microseconds[CACHAX]:.1f} µs | {result.ratio:.2f} |"
+
+
 def lines(results: list[Result]) -> Iterator[str]:
     yield "| part | time | of a warm call |"
     yield "| --- | ---: | ---: |"
@@ -47,4 +103,4 @@ def table() -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(table()))
+    print("\n".join([*table(), "", *new_object()]))
