@@ -106,7 +106,7 @@ calls = [
     lambda: plain(theirs, one).block_until_ready(),
     lambda: best.temperatures(one).block_until_ready(),
 ]
-times = np.median([[timeit(f, number=1) for f in calls] for _ in range(9)], axis=0)
+times = np.median([[timeit(f, f, number=1) for f in calls] for _ in range(9)], axis=0)
 print("by hand {:.1f} ms, functools {:.1f} ms, cachax {:.1f} ms".format(*1e3 * times))
 
 # %%

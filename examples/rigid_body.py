@@ -102,7 +102,7 @@ calls = [
     lambda: plain(theirs).block_until_ready(),
     lambda: torques(path).block_until_ready(),
 ]
-times = np.median([[timeit(f, number=50) for f in calls] for _ in range(9)], axis=0)
+times = np.median([[timeit(f, f, number=50) for f in calls] for _ in range(9)], axis=0)
 print("by hand {:.0f} µs, functools {:.0f} µs, cachax {:.0f} µs".format(*2e4 * times))
 
 # %%
