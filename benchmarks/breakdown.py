@@ -29,7 +29,7 @@ def cases() -> Iterator[Case]:
     holds, values, _, program = shelf[id(cached)]
     by_hand = jax.jit(lambda o, total: o.y * total)
     parts = {
-        "by hand: all that JAX does": lambda: by_hand(bare, total),
+        "to compare: all that JAX does by hand": lambda: by_hand(bare, total),
         "to be called, in Python, at all": lambda: nothing(cached),
         "to find the values of this object": lambda: shelf.get(id(cached)),
         "to see that its two fields are the same": lambda: holds(cached),

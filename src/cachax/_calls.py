@@ -170,7 +170,13 @@ class Calls:
             value = memo_of(owner).get(key, ())
             at = self._journal.asked_at.get(key) or where
             self._add(
-                what, key.of(owner), obj=owner, where=at, bytes=bytes_of(value), why=why
+                what,
+                key.of(owner),
+                obj=owner,
+                where=at,
+                bytes=bytes_of(value),
+                why=why,
+                is_first_use=(id(owner), key) in call.got,
             )
         self._add_traces(jitted, args, kwargs, call, where)
 

@@ -73,6 +73,8 @@ class Event:
     """Of the numbers in the value."""
     depth: int = 0
     """How many other events it happened within."""
+    is_first_use: bool = False
+    """Whether the value was got for this very call, and carried into it: no reuse."""
 
 
 _NOT_THE_USERS = (str(Path(__file__).parent), str(Path(jax.__file__).parent))

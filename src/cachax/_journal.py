@@ -27,6 +27,8 @@ class Call:
     was_inside: bool = False
     was_known: bool = False
     """Whether the function has been called before."""
+    got: set[tuple[int, Key]] = field(default_factory=set)
+    """What was computed or taken over for it: the ids of objects, and keys."""
     traces: int = 0
     compilations: list[tuple[float, float]] = field(default_factory=list)
 
@@ -81,6 +83,11 @@ class Journal:
         """That the value being computed makes use of this one."""
         if self.doing.names:
             self.report.edges.add((name, self.doing.names[-1]))
+
+    def note_got(self, key: Key, obj: Any) -> None:
+        """That a value has come to be there, in the call that wants it."""
+        if self.doing.calls:
+            self.doing.calls[-1].got.add((id(obj), key))
 
     def number(self, obj: Any) -> int:
         """Of an object among those of its class."""

@@ -53,7 +53,9 @@ class Reads:
 
     def _read(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def read(key: Computed, obj: Any) -> Any:
-            if not isinstance(key, cached_property) and not self._doing.gathers:
+            # What is read to be lent is counted when it is carried in.
+            lending = self._doing.gathers or any(self._doing.asked_a_lender[-1:])
+            if not isinstance(key, cached_property) and not lending:
                 self._note_hit(key, obj)
             return original(key, obj)
 
@@ -111,6 +113,7 @@ class Reads:
                     why = FOR_NEW_OBJECTS
                 self._add(What.INLINE, key.of(obj), why=why, **about)
             else:
+                self._journal.note_got(key, obj)
                 about |= {"obj": obj, "digest": _digest(value)}
                 why = self._why_again(key, obj)
                 self._add(What.COMPUTED, key.of(obj), why=why, **about)
@@ -144,6 +147,7 @@ class Reads:
         def find(kin: Kin, key: Key, obj: Any, makeup: Any) -> Any:
             value = original(kin, key, obj, makeup)
             if value is not NOT_KEPT and not is_traced(value):
+                self._journal.note_got(key, obj)
                 self._add(
                     What.KNOWN,
                     key.of(obj),

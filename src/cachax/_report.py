@@ -140,7 +140,7 @@ class Report:
 
 def _value(name: str, events: list[Event]) -> Value:
     computed = [e for e in events if e.what is What.COMPUTED]
-    reused = sum(e.what in _REUSED for e in events)
+    reused = sum(e.what in _REUSED and not e.is_first_use for e in events)
     once = statistics.median([e.seconds for e in computed]) if computed else 0.0
     return Value(
         name,
