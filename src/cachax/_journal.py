@@ -85,9 +85,9 @@ class Journal:
             self.report.edges.add((name, self.doing.names[-1]))
 
     def note_got(self, key: Key, obj: Any) -> None:
-        """That a value has come to be there, in the call that wants it."""
-        if self.doing.calls:
-            self.doing.calls[-1].got.add((id(obj), key))
+        """That a value has come to be there, for the calls that are under way."""
+        for call in self.doing.calls:
+            call.got.add((id(obj), key))
 
     def number(self, obj: Any) -> int:
         """Of an object among those of its class."""
