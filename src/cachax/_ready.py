@@ -82,7 +82,9 @@ class Plan:
         self._shelf = Shelf()
         self._asked = by_root(moulds)
         self._places: list[tuple[int, str]] = []
+        self._flatten: Any = None
         if layout is not None:
+            self._flatten = layout.prefix.flatten_up_to
             places = dict(zip(layout.roots, layout.places, strict=True))
             self._places = [(places[root], root) for root in self._asked]
         self._pick = picking([place for place, _ in self._places])
@@ -99,10 +101,9 @@ class Plan:
         hand."""
         if not self._places:
             return self._nothing
-        assert self.layout is not None
         tree, _ = self._static.take_out(args, kwargs)
         try:
-            leaves = self.layout.prefix.flatten_up_to(tree)
+            leaves = self._flatten(tree)
         except Exception:  # its message has the arguments in it: slow, and may fail
             self.misfits += 1
             return None
