@@ -783,3 +783,131 @@ def test_a_random_key_may_be_a_field() -> None:
             expected = scale * drawing.noise
             np.testing.assert_allclose(fun(rebuilt), expected, rtol=1e-6)
     assert counted == {"noise": 1}
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class Emptied:
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def v(self) -> Any:
+        return jnp.float32(0) if self.x is None else jnp.sum(self.x)
+
+    @cachax.cached_property
+    def w(self) -> Any:
+        return self.v + jnp.sum(self.y)
+
+
+@pytest.mark.parametrize("more", [{}, {"z": 1.0}])
+def test_a_field_set_to_none_is_not_the_array_that_is_gone(more: Any) -> None:
+    """When the array goes, all weak references to it give None, ours too."""
+    u = Emptied(jnp.ones(3), jnp.zeros(2))
+    vars(u).update(more)
+    assert u.v == 3
+    seen: list[Any] = []
+    watch = weakref.ref(u.x, lambda _: seen.append(u.w))
+    u.x = None
+    assert watch() is None
+    assert [*seen, u.w, u.v] == [0, 0, 0]
+
+
+def test_a_field_that_is_none_stays_none() -> None:
+    u = Emptied(None, jnp.zeros(2))
+    with computations() as counts:
+        for _ in range(3):
+            assert cachax.jit(lambda u: u.w)(u) == u.w == 0
+    assert counts == {}
+    u.x = jnp.ones(3)
+    assert u.w == 3
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scaled:
+    x: Any
+    s: Any
+    d: Any
+
+    @cachax.cached_property
+    def v(self) -> Any:
+        return jnp.sum(self.x) * self.s
+
+
+def test_rebuilt_with_another_numpy_scalar() -> None:
+    """Nobody watches a numpy scalar: another may have its id."""
+    use, x = cachax.jit(lambda m: m.v + m.d), jnp.arange(3.0)
+    for s in (1.0, 1.0, 1.0, 1.0, 2.0, 3.0):
+        for _ in range(2):
+            assert use(Scaled(x, np.float32(s), jnp.zeros(()))) == 3 * s
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Counted:
+    x: Any
+    n: int
+
+    @cachax.cached_property
+    def v(self) -> Any:
+        return jnp.sum(self.x) * (self.n * self.n / 1e9)
+
+
+def test_new_objects_with_python_numbers_compute_with_python_numbers() -> None:
+    """Traced, they would be of 32 bits."""
+    use = cachax.jit(lambda c: c.v)
+    for _ in range(20):
+        c = Counted(jnp.ones(3), 100_000)
+        assert use(c) == c.v == 30
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True)
+class Partial:
+    x: Any
+    scale: float = 1.0
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, leaves: Any) -> Any:
+        return cls(*leaves)
+
+    @cachax.cached_property
+    def v(self) -> Any:
+        return jnp.sum(self.x) * self.scale
+
+
+def test_new_objects_with_a_field_that_is_not_in_the_tree() -> None:
+    use = cachax.jit(lambda p: p.v)
+    for _ in range(20):
+        p = Partial(jnp.ones(3), 2.0)
+        assert use(p) == p.v == 6
+
+
+class Loosely:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    @cachax.cached_property
+    def v(self) -> Any:
+        return jnp.sum(self.x) * getattr(self, "scale", 1.0)
+
+
+jax.tree_util.register_pytree_node(
+    Loosely, lambda o: ((o.x,), None), lambda _, leaves: Loosely(*leaves)
+)
+
+
+def test_a_field_that_moves_from_one_object_to_another() -> None:
+    use = cachax.jit(lambda objects: [o.v for o in objects])
+    a, b = Loosely(jnp.float32(1)), Loosely(jnp.float32(2))
+    scale = a.scale = 10.0
+    for _ in range(4):
+        use([a, b])
+    x = b.x
+    del a.scale, b.x
+    b.scale, b.x = scale, x
+    assert use([a, b]) == [a.v, b.v] == [1, 20]

@@ -81,20 +81,20 @@ def test_one_small_object() -> None:
     fun = cachax.jit(lambda o: o.y * o.total)
     counts = counted(lambda: fun(OBJECT))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 105
+    assert counts["instructions"] <= 110
 
 
 def test_and_a_thousand_arrays_beside_it() -> None:
     fun = cachax.jit(lambda o, arrays: o.y * o.total + arrays["array 0"])
     counts = counted(lambda: fun(OBJECT, ARRAYS))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 105
+    assert counts["instructions"] <= 110
 
 
 def test_twenty_properties_are_no_more_work_than_one() -> None:
     many = cachax.warm(Many(ONES, ONES))
     fun = cachax.jit(lambda o: sum(getattr(o, f"p{i}") for i in range(20)))
-    assert counted(lambda: fun(many))["instructions"] <= 105
+    assert counted(lambda: fun(many))["instructions"] <= 110
 
 
 @pytest.mark.parametrize("depth", [1, 5])
@@ -109,7 +109,7 @@ def test_nor_is_how_deep_it_is_inside_others(depth: int) -> None:
     fun = cachax.jit(lambda box: opened(box).total)
     counts = counted(lambda: fun(box))
     assert counts["functions"] <= 4
-    assert counts["instructions"] <= 160
+    assert counts["instructions"] <= 170
 
 
 def test_many_objects_are_looked_through_in_c() -> None:
@@ -161,7 +161,7 @@ def test_a_new_object_for_every_call() -> None:
 def test_reading() -> None:
     counts = counted(lambda: OBJECT.total)
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 80
+    assert counts["instructions"] <= 85
 
 
 def test_the_count_counts() -> None:

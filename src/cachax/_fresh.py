@@ -21,7 +21,7 @@ from ._find import FIRST, layout_of
 from ._kin import Records
 from ._memo import Key, Memo, making, memo_of, memos
 from ._options import Arguments
-from ._pack import pack
+from ._pack import is_number, pack
 from ._parts import instance_dict, is_simple
 from ._ready import Moulds
 
@@ -200,7 +200,7 @@ class _MayTrace(threading.local):
 def what_comes_inside(first: Any, asked: Moulds) -> Moulds | None:
     """All that was computed for a new object, if it would have come out of a trace just
     the same: arrays of JAX, of an object that has nothing but arrays itself."""
-    if not is_simple(first):
+    if not is_simple(first) or not _is_whole_inside(first):
         return None
     if not all(slot == FIRST for (slot, _), _ in asked):
         return None
@@ -215,6 +215,18 @@ def what_comes_inside(first: Any, asked: Moulds) -> Moulds | None:
             return None
         moulds += (((FIRST, key), packed[1]),)
     return moulds if memo.values and not memo.folded else None
+
+
+def _is_whole_inside(obj: Any) -> bool:
+    """Whether a traced copy has all the fields, and no number that would be traced."""
+    leaves, structure = jax.tree.flatten(obj)
+    copy = jax.tree.unflatten(structure, leaves)
+    fields, others = (instance_dict(x, "__dict__") for x in (obj, copy))
+    return (
+        not any(map(is_number, leaves))
+        and fields.keys() == others.keys()
+        and all(others[name] is field for name, field in fields.items())
+    )
 
 
 def _bringing_out(

@@ -115,6 +115,7 @@ class Plan:
         except (AttributeError, TypeError):  # a number where an object was
             return None
         found: list[Any] = []
+        checks: list[Callable[[Any], bool]] = []
         all_flat = True
         for obj, (_, root) in zip(objects, self._places, strict=True):
             ready = self._shelf.get(id(obj))
@@ -124,28 +125,35 @@ class Plan:
             if its_root is not root or not holds(obj):
                 return None
             found += its_values
+            checks.append(holds)
             all_flat &= is_flat
         values = (one_or_all(found),)
         if all_flat:
-            self._put_together(objects, values)
+            self._put_together(objects, checks, values)
         return values
 
-    def _put_together(self, objects: Sequence[Any], values: Any) -> None:
+    def _put_together(
+        self, objects: Sequence[Any], checks: list[Callable[[Any], bool]], values: Any
+    ) -> None:
         """Have the values of many flat objects at hand at once."""
         classes = {*map(type, objects)}
         (self._read, *others) = {*map(reading_dicts_of, classes)}
         if not others:
             self._all_frozen = all(map(is_frozen, classes))
-            self._shelf.together = (self._look_at(objects), values)
+            seen = self._look_at(objects)
+            # Another thread may have set a field since the values were found.
+            if all(holds(obj) for holds, obj in zip(checks, objects, strict=True)):
+                self._shelf.together = (seen, values)
 
-    def _look_at(self, objects: Sequence[Any]) -> tuple[Any, list[str]]:
+    def _look_at(self, objects: Sequence[Any]) -> tuple[Any, list[Any]]:
         """Where many objects and their fields are in memory, all in C: for flat objects
-        that is all there is to see. And the names of the fields, if they may change."""
+        that is all there is to see. And whose names they have, if that may change."""
         dicts = [*map(self._read, objects)]
         if self._all_frozen:
             things, names = values_in_any_order(dicts), []
         else:
-            things, names = values_in_order(dicts), [*chain.from_iterable(dicts)]
+            things = values_in_order(dicts)
+            names = [*map(len, dicts), *chain.from_iterable(dicts)]
         things += objects
         if len(things) < 10:
             return [*map(id, things)], names

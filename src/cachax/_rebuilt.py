@@ -67,7 +67,8 @@ class Rebuilt:
         picked = self._pick([*fields.values()])
         key = (*map(id, picked),)
         likes = [(name, *_seen(fields[name])) for name in self._unused]
-        atoms = [x for x in picked if not hasattr(x, "shape")]  # keep their ids
+        # Nobody watches them, so their ids are kept by holding them.
+        atoms = [x for x in picked if not type(x).__weakrefoffset__]
         self._shelf[key] = (values, program, likes, atoms)
         for record in records:
             record.at_hand.note(self._shelf, key)
