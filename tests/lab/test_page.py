@@ -97,6 +97,12 @@ def focused(page: Page) -> str:
     return page.evaluate("document.activeElement.getAttribute('aria-label') ?? ''")
 
 
+def wait_for_focus(page: Page, words: str) -> None:
+    """A dialog that is closed says so a moment later, and then the focus is moved."""
+    label = "document.activeElement.getAttribute('aria-label') ?? ''"
+    page.wait_for_function(f"words => ({label}).includes(words)", arg=words)
+
+
 def test_all_of_it_works_from_the_keyboard(page: Page) -> None:
     page.get_by_label("Filter the ways of caching").focus()
     stops = 0
@@ -122,7 +128,7 @@ def test_all_of_it_works_from_the_keyboard(page: Page) -> None:
     assert "Gradient by a warm object" in page.locator("#dialog-title").inner_text()
     page.keyboard.press("Escape")
     assert page.locator("dialog[open]").count() == 0
-    assert "Gradient by a warm object" in focused(page)
+    wait_for_focus(page, "Gradient by a warm object")
 
 
 def test_a_cell_can_be_linked_to(page: Page) -> None:
