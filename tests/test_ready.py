@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 import cachax
+from cachax import _ready
 from cachax._shelf import Shelf
 
 from measure import compilations, computations, computing
@@ -547,3 +548,35 @@ def test_what_nothing_is_asked_of_is_passed_by_as_well() -> None:
             assert fun(p, jnp.zeros(1)).tolist() == [6]
             assert fun(p, jnp.float32(0)) == 3
     assert counts == {"double": 1}
+
+
+def test_a_field_set_while_values_are_put_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As another thread may do, between the check of an object and the look at all."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Line:
+        x: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x)
+
+    look = _ready.Plan._look_at
+    pending = [jnp.full(2, 5.0)]
+
+    def looking(plan: Any, objects: Any) -> Any:
+        if pending:
+            objects[0].x = pending.pop()
+        return look(plan, objects)
+
+    use = cachax.jit(lambda lines: [line.total for line in lines])
+    lines = [Line(jnp.ones(2)), Line(jnp.zeros(2))]
+    use(lines)
+    monkeypatch.setattr(_ready.Plan, "_look_at", looking)
+    for _ in range(3):
+        use(lines)
+    assert not pending
+    assert use(lines) == [10, 0]
