@@ -17,7 +17,7 @@ import cachax
 from cachax import _ready
 from cachax._shelf import Shelf
 
-from measure import compilations, computations, computing
+from measure import compilations, computations, computing, programs_of
 
 
 class Multiples:
@@ -57,8 +57,8 @@ def warmed(fun: Callable[..., Any], *args: Any) -> None:
 
 
 def shelves(fun: Any) -> Iterator[Shelf]:
-    yield fun._shelf
-    for plans in fun._plans.values():
+    yield programs_of(fun).shelf
+    for plans in programs_of(fun).plans.values():
         yield from (plan._shelf for plan in plans)
 
 
@@ -328,7 +328,7 @@ def test_many_objects_are_checked_together() -> None:
     fun = cachax.jit(lambda ps: sum(p.double for p in ps))
     loose = [Loose(jnp.float32(i)) for i in range(20)]
     warmed(fun, loose)
-    (plans,) = fun._plans.values()
+    (plans,) = programs_of(fun).plans.values()
     assert plans[0]._shelf.together is not None
     assert fun(loose) == 380
     old = loose[7].x
@@ -379,7 +379,7 @@ def test_structures_that_change_all_the_time_are_given_up_on() -> None:
     for _ in range(4):
         for each in lists:
             assert fun(each) == 2 * len(each)
-    assert not any(fun._plans.values())
+    assert not any(programs_of(fun).plans.values())
 
 
 def test_a_kind_of_call_that_is_always_guessed_wrong_is_given_up_on() -> None:
@@ -391,7 +391,7 @@ def test_a_kind_of_call_that_is_always_guessed_wrong_is_given_up_on() -> None:
     guesses = []
     for _ in range(40):
         assert (jitted(a, y), jitted(a, b)) == (7, 6)
-        guesses.append(sum(jitted._wrong_guesses.values()))
+        guesses.append(sum(programs_of(jitted).wrong_guesses.values()))
     assert guesses[-1] == guesses[len(guesses) // 2] <= 2
 
 

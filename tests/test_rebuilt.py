@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cachax
-from cachax import _jit
+from cachax import _programs
 
 from cases import close
 from measure import compilations, computations
@@ -31,13 +31,13 @@ def mesh() -> Mesh:
 def slow_path(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every call that had to be taken apart."""
     calls: list[Any] = []
-    take_apart = _jit.Jitted._call_taking_apart
+    take_apart = _programs.Programs._call_taking_apart
 
     def counted(self: Any, *args: Any) -> Any:
         calls.append(args)
         return take_apart(self, *args)
 
-    monkeypatch.setattr(_jit.Jitted, "_call_taking_apart", counted)
+    monkeypatch.setattr(_programs.Programs, "_call_taking_apart", counted)
     return calls
 
 

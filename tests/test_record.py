@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import cachax
-from cachax import _cached, _computed, _jit
+from cachax import _cached, _computed, _programs
 
 from cases import fresh, over
 from families import FAMILIES, Family
@@ -372,7 +372,7 @@ ORIGINALS = {
     for cls, name in [
         (_cached.cached_property, "__get__"),
         (_computed.Computed, "evaluate"),
-        (_jit.Jitted, "__call__"),
+        (_programs.Programs, "call"),
     ]
 }
 

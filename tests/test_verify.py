@@ -16,11 +16,11 @@ from cachax import StaleValueError
 from cachax._cached import cached_property
 from cachax._carry import Loan
 from cachax._computed import Computed
-from cachax._jit import Jitted
 from cachax._kin import Kin
+from cachax._programs import Programs
 from cachax._ready import Plan
 
-from measure import computations, computing
+from measure import computations, computing, programs_of
 
 WATCHED = [
     (cached_property, "__get__"),
@@ -29,7 +29,7 @@ WATCHED = [
     (Kin, "find"),
     (Loan, "gather_kept"),
     (Plan, "values"),
-    (Jitted, "__call__"),
+    (Programs, "call"),
 ]
 ORIGINALS = [vars(cls)[name] for cls, name in WATCHED]
 
@@ -208,7 +208,7 @@ def test_so_are_the_values_at_hand_for_rebuilt_objects(
 
     for _ in range(12):
         call()
-    assert fun._rebuilt  # the way it is to go
+    assert programs_of(fun).rebuilt  # the way it is to go
     monkeypatch.setattr(f"{__name__}.FACTOR", 2.0)
     with cachax.verify(), pytest.raises(StaleValueError, match=r"Mesh\.total"):
         call()
@@ -220,8 +220,8 @@ def test_the_values_at_hand_are_those_that_are_looked_at() -> None:
     mesh, fun = made(of=jnp), shelf()
     for _ in range(3):
         fun(mesh)
-    holds, _, *more = fun._shelf[id(mesh)]
-    fun._shelf[id(mesh)] = (holds, jnp.float32(7.0), *more)
+    holds, _, *more = programs_of(fun).shelf[id(mesh)]
+    programs_of(fun).shelf[id(mesh)] = (holds, jnp.float32(7.0), *more)
     np.testing.assert_array_equal(fun(mesh), 8.0 * np.ones(3))
     with cachax.verify(), pytest.raises(StaleValueError, match="difference is 1"):
         fun(mesh)

@@ -9,13 +9,13 @@ from ._carry import Brought, Loan
 from ._causes import Signature, why_traced
 from ._events import What, Where, bytes_of, where_now
 from ._find import layout_of
-from ._fresh import NOT_FRESH, Fresh
-from ._jit import Jitted
+from ._fresh import Fresh
 from ._journal import Call, Journal, is_traced
 from ._levels import traces_in
 from ._memo import memo_of
-from ._ready import Plan
-from ._rebuilt import NOT_KNOWN, Rebuilt
+from ._programs import Programs
+from ._ready import Declined, Plan
+from ._rebuilt import Rebuilt
 from ._watch import Wrap
 
 
@@ -38,8 +38,8 @@ class Calls:
             (Rebuilt, "call"): self._rebuilt,
             (Fresh, "call"): self._fresh,
             (Fresh, "trace"): self._fresh_trace,
-            (Jitted, "_take"): self._take,
-            (Jitted, "__call__"): self._call,
+            (Programs, "take"): self._take,
+            (Programs, "call"): self._call,
         }
 
     def _gather(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,7 +87,7 @@ class Calls:
     def _rebuilt(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(rebuilt: Rebuilt, first: Any, rest: Any) -> Any:
             out = original(rebuilt, first, rest)
-            if out is not NOT_KNOWN and self._doing.calls:
+            if out is not Declined and self._doing.calls:
                 self._doing.calls[-1].carried = rebuilt.moulds
             return out
 
@@ -96,7 +96,7 @@ class Calls:
     def _fresh(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(fresh: Fresh, first: Any, rest: Any) -> Any:
             out = original(fresh, first, rest)
-            if out is not NOT_FRESH and self._doing.calls:
+            if out is not Declined and self._doing.calls:
                 self._doing.calls[-1].carried = fresh.moulds
                 self._doing.calls[-1].was_inside = True
             return out
@@ -114,48 +114,48 @@ class Calls:
         return trace
 
     def _take(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def take(jitted: Any, result: Any) -> Any:
-            out = original(jitted, result)
+        def take(programs: Any, result: Any) -> Any:
+            out = original(programs, result)
             if type(result) is Brought and not is_traced(out):
                 for (_, key), _, value in result.carried.values():
                     name = key.attrname or ""
-                    why = f"{_name(jitted)} returned its object"
+                    why = f"{_name(programs)} returned its object"
                     self._add(What.BROUGHT, name, bytes=bytes_of(value), why=why)
             return out
 
         return take
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(jitted: Any, *args: Any, **kwargs: Any) -> Any:
-            call = Call(where_now(), was_known=bool(jitted._habits))
-            ready = jitted._shelf.get(id(args[0])) if args else None
+        def call(programs: Any, *args: Any, **kwargs: Any) -> Any:
+            call = Call(where_now(), was_known=bool(programs.habits))
+            ready = programs.shelf.get(id(args[0])) if args else None
             if ready is not None and ready[0](args[0]):
-                call.carried = jitted.moulds_of(ready[3])
+                call.carried = programs.moulds_of(ready[3])
             self._doing.calls.append(call)
             start = self._clock.enter()
             try:
-                return original(jitted, *args, **kwargs)
+                return original(programs, *args, **kwargs)
             finally:
                 self._doing.calls.pop()
                 self._add_call(
-                    jitted, args, kwargs, call, start, self._clock.leave(start)
+                    programs, args, kwargs, call, start, self._clock.leave(start)
                 )
 
         return call
 
     def _add_call(
         self,
-        jitted: Any,
+        programs: Any,
         args: Any,
         kwargs: Any,
         call: Call,
         start: float,
         times: dict[str, Any],
     ) -> None:
-        name, where = _name(jitted), where_now()
+        name, where = _name(programs), where_now()
         inside_a_trace = bool(traces_in(args, kwargs))
         self._add(What.CALLED, name, where=where, start=start, **times)
-        tree, _ = jitted._static.take_out(args, kwargs)
+        tree, _ = programs.static.take_out(args, kwargs)
         layout = layout_of(tree)
         owners = {} if layout is None else layout.by_slot(tree)
         for (slot, key), mould in call.carried:
@@ -178,13 +178,13 @@ class Calls:
                 why=why,
                 is_first_use=(id(owner), key) in call.got,
             )
-        self._add_traces(jitted, args, kwargs, call, where)
+        self._add_traces(programs, args, kwargs, call, where)
 
     def _add_traces(
-        self, jitted: Any, args: Any, kwargs: Any, call: Call, where: Where | None
+        self, programs: Any, args: Any, kwargs: Any, call: Call, where: Where | None
     ) -> None:
         signature = Signature(args, kwargs)
-        before = self._signatures[id(jitted)]
+        before = self._signatures[id(programs)]
         if call.traces or call.compilations:
             why = why_traced(signature, before)
             if not before and call.was_known:
@@ -192,13 +192,13 @@ class Calls:
             for number in range(call.traces):
                 found_out = number < call.traces - 1
                 said = "to find out what it asks for" if found_out else why
-                self._add(What.TRACED, _name(jitted), where=where, why=said)
+                self._add(What.TRACED, _name(programs), where=where, why=said)
             for start, seconds in call.compilations:
                 times = {"start": start, "seconds": seconds, "wall_seconds": seconds}
                 depth = self._clock.depth + 1
                 self._add(
                     What.COMPILED,
-                    _name(jitted),
+                    _name(programs),
                     where=where,
                     why=why,
                     depth=depth,
@@ -230,5 +230,6 @@ class Calls:
         )
 
 
-def _name(jitted: Any) -> str:
-    return getattr(jitted, "__qualname__", None) or repr(jitted)
+def _name(programs: Any) -> str:
+    fun = programs.__wrapped__
+    return getattr(fun, "__qualname__", None) or f"<cachax.jit of {fun!r}>"

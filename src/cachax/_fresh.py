@@ -23,11 +23,10 @@ from ._memo import Key, Memo, making, memo_of, memos
 from ._options import Arguments
 from ._pack import is_number, pack
 from ._parts import instance_dict, is_simple
-from ._ready import Moulds
+from ._ready import Declined, Moulds
 
 ENOUGH = 8
 """New objects, before it is worth compiling."""
-NOT_FRESH: Any = object()
 
 _table: dict[int, Any] = memos
 """The same one. What is pending is there in place of a memo."""
@@ -132,26 +131,26 @@ class Fresh:
         return self._failures > ENOUGH
 
     def call(self, first: Any, rest: tuple[Any, ...]) -> Any:
-        """The result; `NOT_FRESH` if the object is not new, or if the program would
+        """The result; `Declined` if the object is not new, or if the program would
         have to be traced first."""
         if current_trace() is not CONCRETE:  # what comes out may not live long enough
-            return NOT_FRESH
+            return Declined
         fields = [*instance_dict(first, "__dict__").values()]
         if [*map(type, fields)] != self._types:  # laid in by hand; other numbers
-            return NOT_FRESH
+            return Declined
         for known in self._known:
             if known and any(id(field) in known for field in fields):
-                return NOT_FRESH  # rebuilt from another, whose values may hold
+                return Declined  # rebuilt from another, whose values may hold
         inside = self._inside
         if not inside.lock.acquire(False):  # by name it takes twice as long
-            return NOT_FRESH
+            return Declined
         try:
             pending = Pending(first, _remove)
             key = pending.key = id(first)
             pending.fields = fields
             pending.inside = inside
             if _table.setdefault(key, pending) is not pending:
-                return NOT_FRESH
+                return Declined
             try:
                 if rest:
                     out, pending.arrays = self._program(first, *rest)
@@ -164,7 +163,7 @@ class Fresh:
                 forget_failed_traces(self._program)
                 self._failures += 1
                 self.wants_a_trace = True
-                return NOT_FRESH
+                return Declined
             if self._failures:
                 self._failures = 0
             return out

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from ._errors import LiftError
-from ._jit import Jitted
+from ._jit import Jitted, jitted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +41,7 @@ class Lifted:
     def __call__(self, fun: Any = None, /, **options: Any) -> Any:
         if fun is None:
             return functools.partial(self, **options)
-        return Jitted(fun, options, self.__wrapped__)
+        return jitted(fun, options, self.__wrapped__)
 
     def __repr__(self) -> str:
         return f"cachax.lift({self.__wrapped__!r})"

@@ -31,7 +31,7 @@ ATOMS = (str, bytes, int, float, complex, type(None), np.generic, np.dtype)
 """What has nothing inside, and is told from another by its value."""
 
 _LEAVES = (jax.Array, Tracer, *ATOMS)
-_COMPILED = (COMPILED, "cachax._jit")
+_COMPILED = (COMPILED, "cachax._programs")
 """Where the classes of compiled functions are: only what they wrap is a part."""
 
 _SEALED = (*MODULES, *_COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")

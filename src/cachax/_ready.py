@@ -31,6 +31,10 @@ from ._shelf import Shelf
 Moulds = tuple[tuple[Ask, Mould], ...]
 
 
+class Declined:
+    """In place of a result: this way is not for this call."""
+
+
 class Unprepared(BaseException):
     """Ends a trace that nothing was lent to: the guess was wrong, or new to JAX."""
 

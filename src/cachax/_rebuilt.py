@@ -16,10 +16,8 @@ from ._levels import traces_in
 from ._makeup import look_of, makeup_of, place_of
 from ._memo import memo_of, memos
 from ._parts import instance_dict, is_simple
-from ._ready import Moulds, Unprepared, one_or_all, picking
+from ._ready import Declined, Moulds, Unprepared, one_or_all, picking
 from ._shelf import Shelf
-
-NOT_KNOWN: Any = object()
 
 
 class Rebuilt:
@@ -36,13 +34,13 @@ class Rebuilt:
         """Of the values that were put there last."""
 
     def call(self, first: Any, rest: tuple[Any, ...]) -> Any:
-        """The result; `NOT_KNOWN` if what it takes is not at hand."""
+        """The result; `Declined` if what it takes is not at hand."""
         fields = instance_dict(first, "__dict__")
         if (*fields,) != self.names or id(first) in memos:
-            return NOT_KNOWN
+            return Declined
         ready = self._shelf.get((*map(id, self._pick([*fields.values()])),))
         if ready is None:
-            return NOT_KNOWN
+            return Declined
         values, program, likes, _ = ready
         for name, kind, aval, look, place in likes:
             field = fields[name]
@@ -52,12 +50,12 @@ class Rebuilt:
                 or (getattr(field, "aval", look) is not aval and look_of(field) != look)
                 or (place is not None and place_of(field) != place)
             ):
-                return NOT_KNOWN
+                return Declined
         try:
             return program(values, first, *rest)
         except Unprepared:
             forget_failed_traces(program)
-            return NOT_KNOWN
+            return Declined
 
     def put(
         self, first: Any, moulds: Moulds, values: Any, program: Any, records: list[Any]

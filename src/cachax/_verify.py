@@ -21,12 +21,12 @@ from ._errors import (
     written_to,
 )
 from ._find import Slot, layout_of
-from ._jit import Jitted
 from ._kin import NOT_KEPT, Kin
 from ._levels import traces_in
 from ._memo import Key, Memo, memo_of, memos
 from ._pack import pack
 from ._parts import instance_dict, walk
+from ._programs import Programs
 from ._ready import Moulds, Plan, by_root
 from ._watch import watching
 from ._written import Seen, Then, contents
@@ -82,7 +82,7 @@ array instead, or call `cachax.clear` on the object after writing.
             (Kin, "find"): hits.on_kin,
             (Loan, "gather_kept"): hits.on_gathering,
             (Plan, "values"): hits.on_plan,
-            (Jitted, "__call__"): hits.on_call,
+            (Programs, "call"): hits.on_call,
         }
     ):
         yield
@@ -166,16 +166,16 @@ class _Hits:
         return planned
 
     def on_call(self, call: Method) -> Method:
-        def calling(jitted: Any, *args: Any, **kwargs: Any) -> Any:
+        def calling(programs: Any, *args: Any, **kwargs: Any) -> Any:
             if args:
-                found = _on_shelf(jitted, args[0]) or _of_rebuilt(jitted, args[0])
+                found = _on_shelf(programs, args[0]) or _of_rebuilt(programs, args[0])
                 if found is not None:
                     values, program = found
                     tree = ((args[0],),)
                     layout = layout_of(tree)
                     owners = {} if layout is None else layout.by_slot(tree)
-                    self._check_at_hand(jitted.moulds_of(program), values, owners)
-            return call(jitted, *args, **kwargs)
+                    self._check_at_hand(programs.moulds_of(program), values, owners)
+            return call(programs, *args, **kwargs)
 
         return calling
 
@@ -293,15 +293,15 @@ def _can_be_checked(key: Computed, obj: Any, value: Any) -> bool:
     return not any(not is_ref(x) and x.is_deleted() for x in arrays)
 
 
-def _on_shelf(jitted: Any, first: Any) -> tuple[Any, Any] | None:
+def _on_shelf(programs: Any, first: Any) -> tuple[Any, Any] | None:
     """The values that a call with this object has at hand, and their program."""
-    ready = jitted._shelf.get(id(first))
+    ready = programs.shelf.get(id(first))
     return (ready[1], ready[3]) if ready is not None and ready[0](first) else None
 
 
-def _of_rebuilt(jitted: Any, first: Any) -> tuple[Any, Any] | None:
+def _of_rebuilt(programs: Any, first: Any) -> tuple[Any, Any] | None:
     """The same, by the arrays that the object is made of."""
-    rebuilt = jitted._rebuilt.get(type(first))
+    rebuilt = programs.rebuilt.get(type(first))
     if rebuilt is None or id(first) in memos:
         return None
     fields = instance_dict(first, "__dict__")
