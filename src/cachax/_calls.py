@@ -129,8 +129,8 @@ class Calls:
         def call(programs: Any, *args: Any, **kwargs: Any) -> Any:
             call = Call(where_now(), was_known=bool(programs.habits))
             ready = programs.shelf.get(id(args[0])) if args else None
-            if ready is not None and ready[0](args[0]):
-                call.carried = programs.moulds_of(ready[3])
+            if ready is not None and ready.holds(args[0]):
+                call.carried = programs.moulds_of(ready.about)
             self._doing.calls.append(call)
             start = self._clock.enter()
             try:

@@ -6,10 +6,10 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 import jax
 
-from ._carry import Brought
 from ._parts import plain_leaves
 from ._programs import Programs
 from ._ready import Declined, Unprepared
+from ._shelf import NOBODY
 from ._watch import watchers_of
 
 P = ParamSpec("P")
@@ -106,39 +106,42 @@ def jitted(
             given = [x for x in (first, second) if x is not _NOTHING]
             return programs.call(*given, *rest, **kwargs)
         try:
-            if programs.shelf:
-                ready = programs.shelf.get(id(first))
-                if ready is not None:
-                    holds, values, _, program = ready
-                    if holds(first):
-                        if second is _NOTHING:
-                            out = program(values, first)
-                        else:
-                            out = program(values, first, second)
-                        return out if type(out) is not Brought else programs.take(out)
+            shelf = programs.shelf
+            if shelf:
+                ready = shelf.last
+                ref = ready.ref
+                if ref() is not first:
+                    ready = shelf.get(id(first), NOBODY)
+                holds = ready.holds
+                if holds(first):
+                    program = ready.about
+                    if second is _NOTHING:
+                        out = program(ready.values, first)
+                    else:
+                        out = program(ready.values, first, second)
+                    return programs.take(out) if programs.brings else out
             foremost = type(first)
             if foremost in plain_leaves:
+                program = programs.plain
                 if second is _NOTHING:
-                    return programs.plain(first)
+                    return program(first)
                 foremost = type(second)
                 if foremost in plain_leaves:
-                    return programs.plain(first, second)
+                    return program(first, second)
             if foremost in programs.bare:
-                if second is _NOTHING:
-                    out = programs.unaided(first)
-                else:
-                    out = programs.unaided(first, second)
-                return out if type(out) is not Brought else programs.take(out)
+                program = programs.unaided
+                out = program(first) if second is _NOTHING else program(first, second)
+                return programs.take(out) if programs.brings else out
             rebuilt = programs.rebuilt.get(type(first))
             if rebuilt is not None:
                 out = rebuilt.call(first, () if second is _NOTHING else (second,))
                 if out is not Declined:
-                    return out if type(out) is not Brought else programs.take(out)
+                    return programs.take(out) if programs.brings else out
             fresh = programs.fresh.get(type(first))
             if fresh is not None:
                 out = fresh.call(first, () if second is _NOTHING else (second,))
                 if out is not Declined:
-                    return out if type(out) is not Brought else programs.take(out)
+                    return programs.take(out) if programs.brings else out
             guessed = False
         except Unprepared:
             guessed = True

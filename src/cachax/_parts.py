@@ -254,7 +254,11 @@ def is_simple(obj: Any) -> bool:
     cls = type(obj)
     if not is_frozen(cls) or parts_of(cls) is not dict_fields:
         return False
-    return plain_leaves.issuperset(map(type, instance_dict(obj, "__dict__").values()))
+    kinds = {*map(type, instance_dict(obj, "__dict__").values())}
+    if not plain_leaves.issuperset(kinds):
+        for kind in kinds:
+            parts_of(kind)  # if it is one, it is known to be from now on
+    return plain_leaves.issuperset(kinds)
 
 
 instance_dict: Callable[[Any, str], dict[str, Any]] = object.__getattribute__

@@ -27,9 +27,10 @@ def carrying(
     moulds: Moulds,
     options: dict[str, Any],
     transform: Callable[..., Any],
+    brings: set[Any],
 ) -> Callable[..., Any]:
     """`fun`, with the values of `moulds` as one more argument in front; under `jax.jit`
-    only if there are any."""
+    only if there are any. What it brings out is noted in `brings`."""
     takes_values = bool(moulds) or transform is not jax.jit
     always_bring = "out_shardings" in options
     in_order = tuple(pair for group in by_root(moulds).values() for pair in group)
@@ -53,7 +54,7 @@ def carrying(
             loan.check_failed()
             raise
         loan.check()
-        return _bringing_out(out, always_bring)
+        return _bringing_out(out, brings, always_bring)
 
     if not takes_values:
         return traced
@@ -67,18 +68,19 @@ def carrying(
     return traced
 
 
-def bringing(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun`, with the values of the objects it returns."""
+def bringing(fun: Callable[..., Any], brings: set[Any]) -> Callable[..., Any]:
+    """`fun`, with the values of the objects it returns, which are noted in `brings`."""
 
     @functools.wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Any:
-        return _bringing_out(fun(*args, **kwargs))
+        return _bringing_out(fun(*args, **kwargs), brings)
 
     return traced
 
 
-def _bringing_out(out: Any, always: bool = False) -> Any:
+def _bringing_out(out: Any, brings: set[Any], always: bool = False) -> Any:
     brought = _values_on(out)
+    brings.update(key.attrname for (_, key), _ in brought.moulds)
     return Brought(out, brought) if brought.moulds or always else out
 
 

@@ -45,6 +45,7 @@ class Programs:
         "__dict__",
         "__weakref__",
         "bare",
+        "brings",
         "fresh",
         "plain",
         "rebuilt",
@@ -70,6 +71,9 @@ class Programs:
         self.bare: dict[type, None] = Recent()  # with which nothing is needed
         self.unaided: Any = None
         self._options = options
+        # The names of the values that results come out with: mostly none. With that
+        # option they all come out as if they had some.
+        self.brings: set[Any] = {"out_shardings"} & options.keys()
         self.static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
         # Without programs of its own, it runs the function at every call, which must
@@ -133,8 +137,8 @@ class Programs:
         try:
             first = args[0] if args else None
             ready = self.shelf.get(id(first)) if args else None
-            if ready is not None and ready[0](first):
-                return self.take(ready[3](ready[1], *args, **kwargs))
+            if ready is not None and ready.holds(first):
+                return self.take(ready.about(ready.values, *args, **kwargs))
             foremost = _foremost(args, kwargs)
             if foremost is None:
                 return self.plain(*args, **kwargs)
@@ -256,7 +260,7 @@ class Programs:
         if met == ENOUGH and not is_barred and self._transform is jax.jit:
             inside = what_comes_inside(first, moulds)
             if inside is not None:
-                fun = bringing(self.__wrapped__)
+                fun = bringing(self.__wrapped__, self.brings)
                 fresh = Fresh(fun, self.static, self._options, first, inside)
                 fresh.trace(args)
                 self.fresh[type(first)] = fresh
@@ -340,6 +344,7 @@ class Programs:
                 moulds,
                 options,
                 self._transform,
+                self.brings,
             )
             program = self._transform(traced, **options)
             self._programs[moulds, arguments] = program

@@ -8,6 +8,7 @@ program for them, or it starts to trace one, and that trace has nothing lent to 
 """
 
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
@@ -26,7 +27,7 @@ from ._parts import (
     values_in_order,
     walk_fields,
 )
-from ._shelf import Shelf
+from ._shelf import Ready, Shelf
 
 Moulds = tuple[tuple[Ask, Mould], ...]
 
@@ -123,14 +124,11 @@ class Plan:
         all_flat = True
         for obj, (_, root) in zip(objects, self._places, strict=True):
             ready = self._shelf.get(id(obj))
-            if ready is None:
+            if ready is None or ready.about is not root or not ready.holds(obj):
                 return None
-            holds, its_values, is_flat, its_root = ready
-            if its_root is not root or not holds(obj):
-                return None
-            found += its_values
-            checks.append(holds)
-            all_flat &= is_flat
+            found += ready.values
+            checks.append(ready.holds)
+            all_flat &= ready.is_flat
         values = (one_or_all(found),)
         if all_flat:
             self._put_together(objects, checks, values)
@@ -179,10 +177,10 @@ def put_on_shelf(
     moulds: Moulds,
     owners: dict[Slot, Any],
     form: Callable[[Sequence[Any]], Any],
-    *more: Any,
+    about: Any,
 ) -> None:
-    """Put `(holds, form(values), is_flat, *more)` there for `root`, if its values can
-    be relied on as long as `holds(root)`."""
+    """Have the values of `root` and of the objects in it at hand, if they can be relied
+    on as long as these are as they were."""
     memos = {id(root): memo_of(root)}
     values: list[Any] = []
     inside: set[int] | None = None
@@ -201,8 +199,8 @@ def put_on_shelf(
             return
         values += packed[1]
     is_flat = len(memos) == 1 and memos[id(root)].is_flat
-    shelf.together = None
-    shelf[id(root)] = (_holding(*memos.values()), form(values), is_flat, *more)
+    holds = _holding(*memos.values())
+    shelf.put(Ready(weakref.ref(root), holds, form(values), about, is_flat))
     for memo in memos.values():
         memo.at_hand.note(shelf, id(root))
 

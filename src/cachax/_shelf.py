@@ -1,7 +1,27 @@
 """Where functions have values at hand for warm calls, and how these get withdrawn."""
 
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What is at hand for calls with one object."""
+
+    ref: Callable[[], Any]
+    """Gives the object."""
+    holds: Callable[[Any], bool]
+    """Whether it is as it was."""
+    values: Any
+    about: Any
+    """The program that takes them, or where among the arguments the object is."""
+    is_flat: bool
+    """Whether all there is to see are the values in the instance's `__dict__`."""
+
+
+NOBODY = Ready(object, lambda _: False, None, None, False)
 
 
 class Shelf(dict[Any, Any]):
@@ -12,11 +32,28 @@ class Shelf(dict[Any, Any]):
     they forget, at the latest when the object goes.
     """
 
-    __slots__ = ("__weakref__", "together")
+    __slots__ = ("__weakref__", "last", "together")
 
     def __init__(self) -> None:
         self.together: Any = None
         """What was put together from several of the entries."""
+        self.last: Ready = NOBODY
+        """What was put here last: to find it by its object, and not by the id of it,
+        takes half the time, and mostly it is what is looked for."""
+
+    def put(self, ready: Ready) -> None:
+        self.together = None
+        self[id(ready.ref())] = self.last = ready
+
+    def withdraw(self, entry: Any) -> None:
+        self.together = None
+        self.last = NOBODY
+        self.pop(entry, None)
+
+    def clear(self) -> None:
+        self.together = None
+        self.last = NOBODY
+        super().clear()
 
 
 class AtHand:
@@ -37,6 +74,5 @@ class AtHand:
         for (_, entry), ref in [*self._places.items()]:
             shelf = ref()
             if shelf is not None:
-                shelf.together = None
-                shelf.pop(entry, None)
+                shelf.withdraw(entry)
         self._places.clear()

@@ -19,6 +19,7 @@ from ._parts import (
     instance_dict,
     is_frozen,
     is_opaque,
+    is_simple,
     parts_of,
     plain_leaves,
     reading_dicts_of,
@@ -32,7 +33,8 @@ class Snapshot:
     An id says nothing once its owner is gone, so what has an id in here is either
     held (numbers, strings) or watched by a weak reference (arrays, objects): when
     one of those dies, the snapshot is void and `on_death` is called. Holding arrays
-    would be simpler, but then `obj.a = b` keeps the old array alive.
+    would be simpler, but then `obj.a = b` keeps the old array alive. Where there is no
+    such assignment, in a frozen object, they are held.
     """
 
     __slots__ = ("_held", "_ids", "holds", "is_flat")
@@ -44,6 +46,8 @@ class Snapshot:
     """Whether the object still has the fields it had."""
 
     def __init__(self, obj: object, on_death: Callable[[], None]) -> None:
+        if is_simple(obj) and self._hold_fields(obj):
+            return
         list_parts = parts_of(type(obj)) or (lambda _: [])
         direct = list_parts(obj)
         if plain_leaves.issuperset(map(type, direct)):
@@ -77,10 +81,19 @@ class Snapshot:
         if any(map(is_ref, inside)):  # its contents change, and nobody is told
             void(None)
 
+    def _hold_fields(self, obj: object) -> bool:
+        fields = {**instance_dict(obj, "__dict__")}
+        if not fields or any(map(is_ref, fields.values())):
+            return False
+        self.is_flat = True
+        self._ids, self._held = [*fields], [*fields.values()]
+        self.holds = _same_fields(fields, reading_dicts_of(type(obj)))
+        return True
+
     def all_still_in(self, obj: object) -> bool:
         """Whether every array and object that was in `obj` is in it now, whatever
         was added, and whatever numbers and strings were changed."""
-        watched = [x() for x in self._held if isinstance(x, weakref.ref)]
+        watched = [_giving(x)() for x in self._held if type(x).__weakrefoffset__]
         now = set(map(id, walk_fields(obj)))
         return bool(self._ids) and all(id(x) in now for x in watched)
 
@@ -93,13 +106,45 @@ def _ids_directly(list_parts: Parts, obj: object) -> list[int]:
     return [id(type(obj)), *map(id, list_parts(obj))]
 
 
+def _same_fields(
+    then: dict[str, Any], read: Callable[[Any], dict[str, Any]]
+) -> Callable[[Any], bool]:
+    """For frozen objects. One or two fields take half the time without a loop."""
+    (first, its_first), *_, (last, its_last) = [*then.items()] * 2
+
+    def one_is_same(obj: Any) -> bool:
+        now = read(obj)
+        try:
+            return now[first] is its_first and len(now) == 1
+        except KeyError:
+            return False
+
+    def two_are_same(obj: Any) -> bool:
+        now = read(obj)
+        try:
+            return now[first] is its_first and now[last] is its_last and len(now) == 2
+        except KeyError:
+            return False
+
+    def all_are_same(obj: Any) -> bool:
+        now = read(obj)
+        try:
+            for name, field in then.items():
+                if now[name] is not field:
+                    return False
+        except KeyError:
+            return False
+        return len(now) == len(then)
+
+    return {1: one_is_same, 2: two_are_same}.get(len(then), all_are_same)
+
+
 def _same_by_name(
     names: list[str],
     refs: list[tuple[str, Callable[[], Any]]],
     read: Callable[[Any], dict[str, Any]],
 ) -> Callable[[Any], bool]:
-    """For objects with a `__dict__`: most of them, and the fastest way to tell. One or
-    two fields take half the time without a loop.
+    """The same for other objects with a `__dict__`, whose fields are watched.
 
     What was watched and is gone gives None, and so does a field that was set to None:
     that is no reason to take them for the same.

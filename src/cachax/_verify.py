@@ -296,7 +296,8 @@ def _can_be_checked(key: Computed, obj: Any, value: Any) -> bool:
 def _on_shelf(programs: Any, first: Any) -> tuple[Any, Any] | None:
     """The values that a call with this object has at hand, and their program."""
     ready = programs.shelf.get(id(first))
-    return (ready[1], ready[3]) if ready is not None and ready[0](first) else None
+    is_ready = ready is not None and ready.holds(first)
+    return (ready.values, ready.about) if is_ready else None
 
 
 def _of_rebuilt(programs: Any, first: Any) -> tuple[Any, Any] | None:
