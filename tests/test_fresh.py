@@ -181,7 +181,7 @@ def test_nothing_is_left_of_an_object() -> None:
     before = len(memos)
     p = point(3.0)
     fun(p)
-    arrays = [weakref.ref(p.x), weakref.ref(memos[id(p)].arrays[0])]
+    arrays = [weakref.ref(p.x), weakref.ref(memos[id(p)].arrays)]
     del p
     gc.collect()
     assert [ref() for ref in arrays] == [None, None]

@@ -81,20 +81,20 @@ def test_one_small_object() -> None:
     fun = cachax.jit(lambda o: o.y * o.total)
     counts = counted(lambda: fun(OBJECT))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 110
+    assert counts["instructions"] <= 85
 
 
 def test_and_a_thousand_arrays_beside_it() -> None:
     fun = cachax.jit(lambda o, arrays: o.y * o.total + arrays["array 0"])
     counts = counted(lambda: fun(OBJECT, ARRAYS))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 110
+    assert counts["instructions"] <= 85
 
 
 def test_twenty_properties_are_no_more_work_than_one() -> None:
     many = cachax.warm(Many(ONES, ONES))
     fun = cachax.jit(lambda o: sum(getattr(o, f"p{i}") for i in range(20)))
-    assert counted(lambda: fun(many))["instructions"] <= 110
+    assert counted(lambda: fun(many))["instructions"] <= 85
 
 
 @pytest.mark.parametrize("depth", [1, 5])
@@ -109,7 +109,7 @@ def test_nor_is_how_deep_it_is_inside_others(depth: int) -> None:
     fun = cachax.jit(lambda box: opened(box).total)
     counts = counted(lambda: fun(box))
     assert counts["functions"] <= 4
-    assert counts["instructions"] <= 170
+    assert counts["instructions"] <= 145
 
 
 def test_many_objects_are_looked_through_in_c() -> None:
@@ -119,7 +119,7 @@ def test_many_objects_are_looked_through_in_c() -> None:
         objects = [cachax.warm(Cached(ONES, ONES)) for _ in range(count)]
         counts.append(counted(lambda f=fun, o=objects: f(o)))
     assert counts[0] == counts[1]
-    assert counts[0]["instructions"] <= 250
+    assert counts[0]["instructions"] <= 230
 
 
 def test_no_object() -> None:
@@ -155,13 +155,13 @@ def test_a_new_object_for_every_call() -> None:
         fun(next(objects))
     counts = counted(lambda: fun(next(objects)))
     assert counts["functions"] <= 4
-    assert counts["instructions"] <= 200
+    assert counts["instructions"] <= 185
 
 
 def test_reading() -> None:
     counts = counted(lambda: OBJECT.total)
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 85
+    assert counts["instructions"] <= 65
 
 
 def test_the_count_counts() -> None:

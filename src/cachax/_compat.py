@@ -34,8 +34,12 @@ _REF_NAMES = ("MutableArray", "ArrayRef", "Ref")  # 0.4.36, 0.7, 0.8 and later
 _REFS = tuple(getattr(_core, name) for name in _REF_NAMES if hasattr(_core, name))
 
 
+trace_context: Any = _core.trace_ctx
+"""Of this thread: its `trace` is the level at which operations happen now."""
+
+
 def current_trace() -> Trace:
-    return _core.trace_ctx.trace
+    return trace_context.trace
 
 
 def trace_of(tracer: Any) -> Trace:

@@ -15,15 +15,15 @@ from typing import Any
 import jax
 
 from ._carry import NewSubject
-from ._compat import CONCRETE, current_trace, forget_failed_traces
+from ._compat import CONCRETE, forget_failed_traces, trace_context
 from ._computed import Computed
 from ._find import FIRST, layout_of
 from ._kin import Records
 from ._memo import Key, Memo, making, memo_of, memos
 from ._options import Arguments
 from ._pack import is_number, pack
-from ._parts import instance_dict, is_simple
-from ._ready import Declined, Moulds
+from ._parts import instance_dict, is_simple, reading_dicts_of
+from ._ready import Declined, Moulds, one_or_all
 
 ENOUGH = 8
 """New objects, before it is worth compiling."""
@@ -46,7 +46,7 @@ class Inside:
         it waits for JAX alone."""
 
     def values(self, arrays: Any) -> dict[Key, Any]:
-        remaining = iter(arrays)
+        remaining = iter(jax.tree.leaves(arrays))
         return {
             key: mould.fill([next(remaining) for _ in range(mould.holes)])
             for (_, key), mould in self.moulds
@@ -116,6 +116,7 @@ class Fresh:
         self._may_trace = _MayTrace()
         traced = _bringing_out(fun, static, moulds, self._may_trace)
         self._program: Any = jax.jit(traced, **options)
+        self._read = reading_dicts_of(type(first))
         self._types = [*map(type, instance_dict(first, "__dict__").values())]
         self._known: list[Records] = []
         for (_, key), _ in moulds:
@@ -133,9 +134,9 @@ class Fresh:
     def call(self, first: Any, rest: tuple[Any, ...]) -> Any:
         """The result; `Declined` if the object is not new, or if the program would
         have to be traced first."""
-        if current_trace() is not CONCRETE:  # what comes out may not live long enough
+        if trace_context.trace is not CONCRETE:  # what comes out may not live on
             return Declined
-        fields = [*instance_dict(first, "__dict__").values()]
+        fields = [*self._read(first).values()]
         if [*map(type, fields)] != self._types:  # laid in by hand; other numbers
             return Declined
         for known in self._known:
@@ -151,11 +152,12 @@ class Fresh:
             pending.inside = inside
             if _table.setdefault(key, pending) is not pending:
                 return Declined
+            program = self._program
             try:
                 if rest:
-                    out, pending.arrays = self._program(first, *rest)
+                    out, pending.arrays = program(first, *rest)
                 else:
-                    out, pending.arrays = self._program(first)
+                    out, pending.arrays = program(first)
             except BaseException as error:
                 _remove(pending)
                 if not isinstance(error, _Untraced):
@@ -254,6 +256,6 @@ def _bringing_out(
             if packed is None or packed[1] != mould:
                 raise _NotAsExpectedError
             arrays += packed[0]
-        return out, arrays
+        return out, one_or_all(arrays)
 
     return bringing_out

@@ -101,17 +101,17 @@ def jitted(
     def call(first=_NOTHING, second=_NOTHING, /, *rest, **kwargs):  # type: ignore[no-untyped-def]
         # A warm call with an object that has all that is asked for, or with none, ends
         # in here. Every line counts: all of JAX takes 5 µs. So do arguments that are
-        # packed and unpacked, which most calls have not so many of.
+        # packed and unpacked, which most calls have not so many of, and `a.b(c)` where
+        # `b` is no method.
         if rest or kwargs or _watchers:
             given = [x for x in (first, second) if x is not _NOTHING]
             return programs.call(*given, *rest, **kwargs)
         try:
-            shelf = programs.shelf
-            if shelf:
-                ready = shelf.last
+            if programs.shelf:
+                ready = programs.shelf.last
                 ref = ready.ref
                 if ref() is not first:
-                    ready = shelf.get(id(first), NOBODY)
+                    ready = programs.shelf.get(id(first), NOBODY)
                 holds = ready.holds
                 if holds(first):
                     program = ready.about
@@ -120,28 +120,31 @@ def jitted(
                     else:
                         out = program(ready.values, first, second)
                     return programs.take(out) if programs.brings else out
-            foremost = type(first)
-            if foremost in plain_leaves:
+            if type(first) in plain_leaves:
                 program = programs.plain
                 if second is _NOTHING:
                     return program(first)
-                foremost = type(second)
-                if foremost in plain_leaves:
+                if type(second) in plain_leaves:
                     return program(first, second)
+                foremost = type(second)
+            else:
+                foremost = type(first)
             if foremost in programs.bare:
                 program = programs.unaided
                 out = program(first) if second is _NOTHING else program(first, second)
                 return programs.take(out) if programs.brings else out
-            rebuilt = programs.rebuilt.get(type(first))
-            if rebuilt is not None:
-                out = rebuilt.call(first, () if second is _NOTHING else (second,))
-                if out is not Declined:
-                    return programs.take(out) if programs.brings else out
-            fresh = programs.fresh.get(type(first))
-            if fresh is not None:
-                out = fresh.call(first, () if second is _NOTHING else (second,))
-                if out is not Declined:
-                    return programs.take(out) if programs.brings else out
+            if programs.rebuilt:
+                rebuilt = programs.rebuilt.get(type(first))
+                if rebuilt is not None:
+                    out = rebuilt.call(first, () if second is _NOTHING else (second,))
+                    if out is not Declined:
+                        return programs.take(out) if programs.brings else out
+            if programs.fresh:
+                fresh = programs.fresh.get(type(first))
+                if fresh is not None:
+                    out = fresh.call(first, () if second is _NOTHING else (second,))
+                    if out is not Declined:
+                        return programs.take(out) if programs.brings else out
             guessed = False
         except Unprepared:
             guessed = True

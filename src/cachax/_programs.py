@@ -170,7 +170,7 @@ class Programs:
                     continue
                 if guessed:
                     self._doubt(kind)
-                return self.take(result)
+                return self.take(result) if self.brings else result
             if plan.misfits > _PATIENCE:
                 self._doubt(kind)
         return self._call_taking_apart(kind, args, kwargs, guessed)
