@@ -17,7 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import cachax
 
-from measure import compilations, computations, computing
+from measure import compilations, computations, computing, programs_of
 
 if hasattr(jax, "enable_x64"):
     enable_x64 = jax.enable_x64
@@ -145,6 +145,67 @@ def test_it_is_pickled_by_name_and_copied_as_a_function_is() -> None:
     assert pickle.loads(pickle.dumps(module_level)).__wrapped__.__name__ == (
         "module_level"
     )
+
+
+def test_it_is_pickled_by_value_where_functions_are() -> None:
+    """`joblib`, `dask` and `ray` send what is defined in a notebook in this way."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+    factor = jnp.float32(2.0)
+    fun, v = cachax.jit(lambda v: factor * v.norm, inline=True), vector()
+    for _ in range(3):
+        fun(v)
+    sent = pickle.loads(cloudpickle.dumps(fun))
+    with computations() as counts:
+        for _ in range(3):
+            assert sent(v) == 10
+            assert sent(Vector(jnp.array([6.0, 8.0]))) == 20
+    assert counts == {"norm": 3}
+    assert programs_of(sent) is not programs_of(fun)
+    assert programs_of(sent)._options == {"inline": True}
+    assert sent.lower(v).as_text()
+
+
+def test_what_wraps_it_has_not_its_attributes() -> None:
+    inner = cachax.jit(lambda v, n: v.norm * n)
+    outer = jax.jit(inner, static_argnums=1)
+    seen = []
+
+    @functools.wraps(inner)
+    def other(*args: Any) -> Any:
+        seen.append(args)
+        return inner(*args)
+
+    assert "2." in outer.lower(vector(), 2.0).as_text()
+    assert jax.jit(other).eval_shape(vector(), 2.0).shape == ()
+    assert seen
+    assert not hasattr(other, "clear_cache")
+    assert inner.clear_cache is not None
+
+
+def test_a_result_may_bring_values_for_some_arguments_only() -> None:
+    @cachax.jit
+    def fun(v: Vector, x: Any) -> Any:
+        return v.normed() if x.ndim else v.norm * x
+
+    v, one, many = vector(), jnp.float32(1.0), jnp.ones(1)
+    for x in (one, one, one, many, one, many, one, many):
+        with computations() as counts:
+            out = fun(v, x)
+            norm = out.norm if x.ndim else out / 5
+        assert norm == 1
+    assert counts == {"norm": 1}  # of the new vector, inside
+
+
+def test_without_arguments() -> None:
+    v = vector()
+    fun = cachax.jit(lambda: v.norm)
+    both = cachax.jit(lambda *args, **kwargs: (len(args), len(kwargs)))
+    for _ in range(3):
+        assert fun() == 5
+        assert both() == (0, 0)
+        assert both(v, k=v) == (1, 1)
+        assert both(v, v, v) == (3, 0)
+        assert both(None) == (1, 0)
 
 
 @cachax.jit

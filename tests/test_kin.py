@@ -624,6 +624,38 @@ cachax.hold[0].total
     assert (ended.stdout, ended.stderr) == ("[3.0, 3.0, 3.0]\n", "")
 
 
+def test_an_interrupt_while_an_array_goes() -> None:
+    """It may come in the very function that is told of it, which is then not heard."""
+
+    def interrupted(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename.endswith("_kin.py"):
+            sys.settrace(before)
+            raise KeyboardInterrupt
+        return interrupted
+
+    one = mesh(density=jnp.float32(1.0))
+    assert one.mass == 3
+    address, points, others = id(one.density), one.points, []
+    before, hook, said = sys.gettrace(), sys.unraisablehook, []
+    sys.unraisablehook = lambda x: said.append(x.exc_type)
+    try:
+        sys.settrace(interrupted)
+        del one
+    finally:
+        sys.settrace(before)
+        sys.unraisablehook = hook
+    assert said == [KeyboardInterrupt]
+    for i in range(5_000):
+        others.append(jnp.float32(i + 2.0))
+        if id(others[-1]) == address:
+            break
+        if i % 2:
+            others.pop()
+    else:
+        pytest.skip("no array where the other was")
+    assert mesh(points=points, density=others[-1]).mass == 3 * others[-1]
+
+
 def test_a_leaf_elsewhere_in_an_equinox_model() -> None:
     class Layer(eqx.Module):
         weight: jax.Array

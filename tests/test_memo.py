@@ -5,8 +5,10 @@ import inspect
 import subprocess
 import sys
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -100,6 +102,52 @@ def test_a_property_added_to_a_class_later() -> None:
     Late.value.__set_name__(Late, "value")  # type: ignore[attr-defined]
     assert names_of(Late) == ("value",)
     assert cachax.cached(cachax.warm(Late())) == {"value": 4}
+
+
+def test_a_property_added_after_a_call() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Late:
+        x: Any
+
+    class Sub(Late):
+        pass
+
+    jax.tree_util.register_dataclass(Sub, ["x"], [])
+    fun = cachax.jit(lambda o: o.x[0] + getattr(o, "total", 0.0))
+    for cls in (Late, Sub):
+        for _ in range(3):
+            assert fun(cls(jnp.ones(2))) == 1
+    Late.total = cachax.cached_property(lambda o: o.x.sum())  # type: ignore[attr-defined]
+    Late.total.__set_name__(Late, "total")  # type: ignore[attr-defined]
+    for cls in (Late, Sub):
+        late = cls(jnp.ones(3))
+        for _ in range(3):
+            assert fun(late) == 4
+        assert cachax.is_cached(late, "total")
+
+
+def test_an_object_may_become_one_of_another_class() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass
+    class Once:
+        x: Any
+        factor = 1
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return self.factor * jnp.sum(self.x)
+
+    class Twice(Once):
+        factor = 2
+
+    jax.tree_util.register_dataclass(Twice, ["x"], [])
+    fun, obj = cachax.jit(lambda o: o.total), Once(jnp.ones(3))
+    for _ in range(3):
+        assert fun(obj) == obj.total == 3
+    obj.__class__ = Twice  # type: ignore[assignment]
+    for _ in range(3):
+        assert fun(obj) == obj.total == 6
 
 
 def test_a_program_that_ends_with_objects_alive_ends_quietly() -> None:

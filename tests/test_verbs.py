@@ -1,5 +1,6 @@
 """cached, is_cached, warm, clear, preset: on every family of classes."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -84,6 +85,49 @@ def test_clear_takes_away_what_a_user_has_laid_in() -> None:
     box.size = 2
     cachax.clear(box)
     assert box.size == 1
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Solver:
+    x: Any
+
+    @cachax.cached_property
+    def solve(self) -> Any:
+        """Of no use as an argument of a program: it is made inside."""
+        twice = 2 * self.x
+        return lambda y: y * twice
+
+
+def test_a_preset_value_may_travel_where_others_cannot() -> None:
+    fun = cachax.jit(lambda s, y: s.solve(y))
+    among = cachax.jit(lambda some, y: [s.solve(y) for s in some])
+    solver, y = Solver(jnp.float32(3.0)), jnp.float32(9.0)
+    for _ in range(3):
+        assert fun(solver, y) == among([solver], y)[0] == 54
+    other = cachax.preset(solver, solve=jnp.sqrt)
+    for _ in range(3):
+        assert fun(other, y) == other.solve(y) == 3
+        assert fun(solver, y) == 54
+        assert among([solver, other, solver], y) == [54, 3, 54]
+        assert among([other], y) == [3]
+        assert among([solver], y) == [54]
+
+
+def test_so_may_one_that_was_assigned() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass
+    class Open:
+        x: Any
+        solve = cachax.cached_property(Solver.solve.func)
+
+    fun = cachax.jit(lambda s, y: s.solve(y))
+    solvers = [Open(jnp.float32(3.0)) for _ in range(2)]
+    for _ in range(3):
+        assert [fun(s, 9.0) for s in solvers] == [54, 54]
+    solvers[0].solve = jnp.sqrt
+    for _ in range(3):
+        assert [fun(s, 9.0) for s in solvers] == [3, 54]
 
 
 def test_a_list_of_names_is_checked_before_anything_is_computed() -> None:

@@ -57,7 +57,7 @@ def _is_traced(children: Any) -> bool:
 
 def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`jitted`, in which the object has the values it has outside."""
-    habits: dict[tuple[PyTreeDef, int], Habit] = Recent()
+    habits: dict[tuple[PyTreeDef, object], Habit] = Recent()
 
     def body(obj: Any) -> Any:
         if jit_is_disabled():

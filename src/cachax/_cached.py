@@ -65,7 +65,12 @@ class cached_property(Computed, Source, Generic[T_co]):
         if instance is None:
             return self
         memo = memos.get(id(instance))  # `memo_of`, without the price of a call
-        if memo is not None and memo() is instance and memo.holds(instance):
+        if (
+            memo is not None
+            and memo() is instance
+            and memo.holds(instance)
+            and memo.cls is owner
+        ):
             try:
                 return memo.values[self]
             except KeyError:
@@ -76,6 +81,7 @@ class cached_property(Computed, Source, Generic[T_co]):
     # where the cached value is too. Here it is not, and so that `del` still forgets
     # it this has to be a data descriptor.
     def __set__(self, instance: Any, value: Any) -> None:
+        self.is_given()
         try:
             instance.__dict__[self.attrname] = value
         except AttributeError:

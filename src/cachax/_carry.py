@@ -8,7 +8,7 @@ has the value among its inputs.
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -103,6 +103,7 @@ class Loan:
         "_trace",
         "at_once",
         "borrower",
+        "computed_inside",
         "is_last",
         "traced",
     )
@@ -116,6 +117,8 @@ class Loan:
         of reach, such as one that is jitted already."""
         self.is_last = False
         """What was not lent is computed inside, whatever it costs."""
+        self.computed_inside: set[Ask] = set()
+        """What could not be lent."""
         self._owners = dict(owners)
         self._lent: dict[Ask, None] = {}
         self._asked: dict[Ask, None] = {}
@@ -158,6 +161,16 @@ class Loan:
             if mould.layout is not None:
                 self._owners |= _slots_in(ask, mould, packed[0])
         return Carried(arrays, usual)
+
+    def given(self, asks: Collection[Ask]) -> list[Ask]:
+        """Those of which there is a value now that can travel: somebody gave it."""
+        return [
+            (slot, key)
+            for slot, key in asks
+            if key.was_given
+            and slot in self._owners
+            and _packed(key, self._owners[slot]) is not None
+        ]
 
     def _take(self, ask: Ask, arrays: list[Any], moulds: list[Any]) -> None:
         slot, key = ask
@@ -222,7 +235,8 @@ class Loan:
                 raise Retrace(self, (*self._lent, ask))
             key.read(owner)
             packed = _packed(key, owner)
-            if packed is None:  # it could not be kept
+            if packed is None:  # it could not be kept, or cannot travel
+                self.computed_inside.add(ask)
                 return NOT_LENT
             self._asked[ask] = None
             if self.at_once:

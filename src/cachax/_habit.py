@@ -66,6 +66,8 @@ class Habit:
     usual: tuple[tuple[Ask, Mould], ...] = ()
     by_signature: dict[Any, Course] = field(default_factory=Recent)
     varies: bool = False
+    computed_inside: set[Ask] = field(default_factory=set)
+    """What could not be lent."""
 
     def learn(self, signature: Any, moulds: tuple[tuple[Ask, Mould], ...]) -> None:
         """After a trace with these values, in which none was missing or left over."""
@@ -78,11 +80,18 @@ class Habit:
         self.usual = moulds
 
 
+def _and(
+    course: Course, given: list[Ask], moulds: Sequence[tuple[Ask, Mould]]
+) -> Iterator[Ask]:
+    yield from course.asks(moulds)
+    yield from [ask for ask in given if ask not in _asks(moulds)]
+
+
 def _just(asks: tuple[Ask, ...], _: object) -> Iterator[Ask]:
     return iter(asks)
 
 
-def _asks(moulds: tuple[tuple[Ask, Mould], ...]) -> list[Ask]:
+def _asks(moulds: Sequence[tuple[Ask, Mould]]) -> list[Ask]:
     return [ask for ask, _ in moulds]
 
 
@@ -113,13 +122,14 @@ def call_lending(
     owners = {} if habit.layout is None else habit.layout.by_slot(tree)
     signature = None
     loan = Loan(owners, borrower)
-    carried = None if habit.varies else loan.gather_kept(habit.usual)
+    given = loan.given(habit.computed_inside)
+    carried = None if habit.varies or given else loan.gather_kept(habit.usual)
     was_warm = carried is not None
     if carried is None:
         signature = signature_of(leaves)
         course = habit.by_signature.get(signature) or Course()
         loan = Loan(owners, borrower)
-        carried = loan.gather(course.asks)
+        carried = loan.gather(functools.partial(_and, course, given))
     tries_left = _TRIES
     known: set[Ask] = set()
     while True:
@@ -134,6 +144,7 @@ def call_lending(
             asks = retrace.asks
         finally:
             _active.loan = outer
+            habit.computed_inside |= loan.computed_inside
             loan.settle()
         tries_left -= known.issuperset(asks)
         known.update(asks)

@@ -47,9 +47,11 @@ class _Record:
         self.rest = makeup.rest
         self.places = makeup.places
         self.ids = makeup.ids
-        """Of the arrays, as long as they are there; then None."""
+        """Of the arrays, as long as they are there; then None. They are to find it by:
+        whoever is to be told that an array is gone may be interrupted."""
         self.value = value
-        self.watched: list[_Watch] = []
+        self.watched: list[_Watch | None] = []
+        """The arrays."""
         self.at_hand = AtHand()
 
     def __del__(self) -> None:
@@ -149,7 +151,7 @@ class Kin:
         rest = makeup.rest
         if rest != other.rest:
             return False
-        same = _same(makeup.ids, other.ids)
+        same = _same(makeup, other)
         if all(same) or self._body is None:
             return all(same)
         if rest not in self._used:
@@ -175,10 +177,11 @@ class Kin:
             return
         record = _Record(self, obj, makeup, value)
         for place, array in enumerate(makeup.arrays):
+            watch = None
             if ids[place] is not None:
                 watch = _Watch(array, _gone)
                 watch.place, watch.record = place, weakref.ref(record)
-                record.watched.append(watch)
+            record.watched.append(watch)
         self.records.put(record)
 
     def forget(self, makeup: Makeup) -> None:
@@ -223,7 +226,7 @@ class Kin:
                 is_mine = isinstance(record, _Record) and record.kin is self
                 if is_mine and record.rest == makeup.rest:
                     needed = used or [True] * len(record.ids)
-                    if _where(needed, _same(makeup.ids, record.ids)):
+                    if _where(needed, _same(makeup, record)):
                         return record, needed
         return None
 
@@ -238,8 +241,14 @@ class Kin:
             self.drop(self._undecided)
 
 
-def _same(mine: Sequence[int | None], its: Sequence[int | None]) -> list[bool]:
-    return [a is not None and a == b for a, b in zip(mine, its, strict=True)]
+def _same(makeup: Makeup, other: Makeup | _Record) -> list[bool]:
+    """Which of the arrays are the same."""
+    if isinstance(other, _Record):
+        its = [None if watch is None else watch() for watch in other.watched]
+    else:
+        its = other.arrays
+    mine = zip(makeup.ids, makeup.arrays, its, strict=True)
+    return [name is not None and a is b for name, a, b in mine]
 
 
 def _where(needed: Sequence[bool], same: Sequence[bool]) -> bool:

@@ -22,6 +22,7 @@ from ._compat import Tracer
 from ._errors import LeakedTracerError, NowhereToStoreError, holds_its_object
 from ._levels import is_alive, may_be_kept
 from ._parts import all_parts, plain_leaves, reached
+from ._recent import forget_guesses
 from ._shelf import AtHand
 from ._snapshot import Snapshot
 
@@ -49,6 +50,16 @@ class Key(ABC):
 
     moulds: dict[Any, Any]
     """The forms its values have had: one for all the objects that have it alike."""
+
+    was_given = False
+    """Whether there ever was a value that somebody gave, instead of the body."""
+
+    def is_given(self) -> None:
+        """Take note of it. It may be of another kind than those that are computed: one
+        that can travel, which they cannot."""
+        if not self.was_given:
+            self.was_given = True
+            forget_guesses()
 
     @abstractmethod
     def read(self, obj: Any) -> Any:
@@ -80,6 +91,7 @@ class Memo(weakref.ref[Any]):
         "_locks",
         "_snapshot",
         "at_hand",
+        "cls",
         "folded",
         "from_kin",
         "holds",
@@ -92,6 +104,8 @@ class Memo(weakref.ref[Any]):
     )
 
     key: int
+    cls: type
+    """What the object was an instance of: that may be changed too."""
     values: dict[Key, Any]
     folded: dict[Key, "_Folded"]
     packed: dict[Key, Any]
@@ -110,6 +124,7 @@ class Memo(weakref.ref[Any]):
     def __init__(self, obj: object) -> None:
         super().__init__(obj, _remove)  # type: ignore[call-arg]  # typeshed: object's
         self.key = id(obj)
+        self.cls = type(obj)
         values = self.values = {}
         folded = self.folded = {}
         packed = self.packed = {}
@@ -257,7 +272,12 @@ def memo_of(obj: Any) -> Memo:
     """The memo of `obj`, with no value in it that is out of date."""
     while True:
         memo = memos.get(id(obj))
-        if memo is not None and memo() is obj and memo.holds(obj):
+        if (
+            memo is not None
+            and memo() is obj
+            and memo.holds(obj)
+            and memo.cls is type(obj)
+        ):
             return memo
         new = Memo(obj)
         with making:
@@ -305,6 +325,8 @@ def keys_of(cls: type) -> dict[str, Key]:
 
 
 _subjects: WeakSet[type] = WeakSet()
+_late = 0
+"""How many classes got a source of values after somebody had looked for some."""
 
 
 def may_have_values(cls: type) -> bool:
@@ -322,16 +344,21 @@ def becomes_subject(cls: type) -> bool:
     return is_new
 
 
-def subjects() -> int:
-    """How many there are: what was found out about a tree may change with them."""
-    return len(_subjects)
+def subjects() -> object:
+    """Changes with the classes that may have values, and so may what was found out
+    about a tree."""
+    return len(_subjects), _late
 
 
 def declare(cls: type, name: str) -> None:
     """Take note that `cls` has a key under `name`, if its objects can have a memo."""
+    global _late
     if cls.__weakrefoffset__ == 0 and not _is_mixin(cls):
         raise NowhereToStoreError(cls, name)
-    _names.clear()
+    for known in [*_names]:
+        if issubclass(known, cls):
+            _names.pop(known, None)
+            _late += 1
 
 
 def _is_mixin(cls: type) -> bool:

@@ -34,7 +34,7 @@ from ._ready import (
     put_on_shelf,
 )
 from ._rebuilt import Rebuilt, values_of, what_is_known
-from ._recent import Recent
+from ._recent import Guesses, Recent
 from ._shelf import Shelf
 
 
@@ -68,7 +68,7 @@ class Programs:
         # In front of the arguments, when no values are: other transforms count them.
         self._nothing: tuple[Any, ...] = () if transform is jax.jit else ((),)
         self.shelf = Shelf()  # for calls in which one argument has all that is needed
-        self.bare: dict[type, None] = Recent()  # with which nothing is needed
+        self.bare: dict[type, None] = Guesses()  # with which nothing is needed
         self.unaided: Any = None
         self._options = options
         # The names of the values that results come out with: mostly none. With that
@@ -85,7 +85,7 @@ class Programs:
         self._programs: dict[Any, Any] = Recent()
         self.habits: dict[Any, Habit] = Recent()
         self._returned: dict[Any, Layout | None] = Recent()
-        self.plans: dict[Any, list[Plan]] = Recent()
+        self.plans: dict[Any, list[Plan]] = Guesses()
         self.wrong_guesses: dict[Any, int] = Recent()
         self._met: dict[type, int] = Recent()
         self.fresh: dict[type, Fresh] = Recent()
@@ -226,7 +226,9 @@ class Programs:
             return self._call_taking_apart(kind, args, kwargs, guessed)
         if guessed and not lent.was_traced:  # there was a program, and not that one
             self._doubt(kind)
-        if lent.was_warm and self._may_guess and not self._is_doubtful(kind):
+        may_guess = self._may_guess and not self._is_doubtful(kind)
+        may_guess &= not any(key.was_given for _, key in habit.computed_inside)
+        if lent.was_warm and may_guess:
             if lent.moulds or self._nothing or self.wrong_guesses:
                 self._expect(kind, args, tree, habit.layout, lent.moulds)
             else:

@@ -1,6 +1,7 @@
-"""A dictionary that forgets."""
+"""Dictionaries that forget."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -19,3 +20,20 @@ class Recent(dict[K, V]):
         if key not in self:
             self[key] = default
         return self.get(key, default)
+
+
+class Guesses(Recent[K, V]):
+    """What a function takes for granted of calls like those before, until something
+    happens that is not seen in a call itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        _guesses[id(self)] = self
+
+
+_guesses: WeakValueDictionary[int, Guesses[Any, Any]] = WeakValueDictionary()
+
+
+def forget_guesses() -> None:
+    for each in [*_guesses.values()]:
+        each.clear()

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from ._compat import is_ref
@@ -93,7 +94,8 @@ class Snapshot:
     def all_still_in(self, obj: object) -> bool:
         """Whether every array and object that was in `obj` is in it now, whatever
         was added, and whatever numbers and strings were changed."""
-        watched = [_giving(x)() for x in self._held if type(x).__weakrefoffset__]
+        arrays = [x for x in self._held if isinstance(x, weakref.ref | jax.Array)]
+        watched = [_giving(x)() for x in arrays]
         now = set(map(id, walk_fields(obj)))
         return bool(self._ids) and all(id(x) in now for x in watched)
 

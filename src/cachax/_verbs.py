@@ -82,6 +82,7 @@ def preset(obj: T, /, **values: Any) -> T:
     memo = memo_of(new)
     memo.on_trust = True
     for key, value in zip(keys, values.values(), strict=True):
+        key.is_given()
         memo.keep(key, value)
         if memo.get(key, _MISSING) is _MISSING:
             raise LeakedTracerError(key.of(new))
