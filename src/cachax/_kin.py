@@ -46,7 +46,7 @@ class _Record:
         self.owner = weakref.ref(obj)
         self.rest = makeup.rest
         self.places = makeup.places
-        self.ids = makeup.ids
+        self.ids = [*makeup.ids]
         """Of the arrays, as long as they are there; then None. They are to find it by:
         whoever is to be told that an array is gone may be interrupted."""
         self.value = value
@@ -244,11 +244,10 @@ class Kin:
 def _same(makeup: Makeup, other: Makeup | _Record) -> list[bool]:
     """Which of the arrays are the same."""
     if isinstance(other, _Record):
-        its = [None if watch is None else watch() for watch in other.watched]
-    else:
-        its = other.arrays
-    mine = zip(makeup.ids, makeup.arrays, its, strict=True)
-    return [name is not None and a is b for name, a, b in mine]
+        watched = zip(makeup.arrays, other.watched, strict=True)
+        return [watch is not None and watch() is array for array, watch in watched]
+    ids = zip(makeup.ids, other.ids, strict=True)
+    return [mine is not None and mine == its for mine, its in ids]
 
 
 def _where(needed: Sequence[bool], same: Sequence[bool]) -> bool:

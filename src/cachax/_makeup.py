@@ -49,12 +49,9 @@ class Makeup:
 
     rest: tuple[Any, ...]
     arrays: list[Any]
-
-    @property
-    def ids(self) -> list[int | None]:
-        """Of the arrays; None for one that may be written to in place, and is never the
-        same."""
-        return [id(x) if not isinstance(x, np.ndarray) else None for x in self.arrays]
+    ids: list[int | None]
+    """Of the arrays; None for one that may be written to in place, and is never the
+    same."""
 
     @property
     def places(self) -> list[Any]:
@@ -118,6 +115,7 @@ def makeup_of(obj: Any) -> Makeup | None:
     """The makeup of `obj`; None if it cannot be compared."""
     rest: list[Any] = []
     arrays: list[Any] = []
+    ids: list[int | None] = []
     seen: dict[int, int] = {}
     stack = [obj]
     while stack:
@@ -129,14 +127,17 @@ def makeup_of(obj: Any) -> Makeup | None:
         elif kind is _Kind.ARRAY:
             rest.append(look_of(thing))
             arrays.append(thing)
+            ids.append(id(thing))
         elif kind is _Kind.UNKNOWN or len(rest) > _TOO_MANY or is_ref(thing):
             return None
         elif kind is _Kind.TRACER:
             rest.append(look_of(thing))
             arrays.append(thing)
+            ids.append(id(thing))
         elif kind is _Kind.WRITABLE:
             rest.append((cls, thing.shape, thing.dtype))
             arrays.append(thing)
+            ids.append(None)
         elif id(thing) in seen:
             rest.append(seen[id(thing)])
         else:
@@ -147,7 +148,8 @@ def makeup_of(obj: Any) -> Makeup | None:
             about, further = parts
             rest.append((cls, *about))
             stack += reversed(further)
-    return Makeup(tuple(rest), arrays) if is_hashable(tuple(rest)) else None
+    whole = tuple(rest)
+    return Makeup(whole, arrays, ids) if is_hashable(whole) else None
 
 
 def look_of(array: Any) -> tuple[Any, ...]:
