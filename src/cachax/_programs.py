@@ -53,10 +53,6 @@ class Programs:
         "unaided",
     )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """As new: it has learned nothing."""
-        return Programs, (self.__wrapped__, self._options, self._transform)
-
     def __init__(
         self,
         fun: Callable[..., Any],
@@ -92,6 +88,10 @@ class Programs:
         self.rebuilt: dict[type, Rebuilt] = Recent()
         self._borrower = object()
         self.__wrapped__ = fun
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As new: it has learned nothing."""
+        return Programs, (self.__wrapped__, self._options, self._transform)
 
     def lower(self, /, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """The program on its own, as `jax.jit` would lower it.
@@ -132,8 +132,8 @@ class Programs:
             table.clear()
 
     def call(self, /, *args: Any, **kwargs: Any) -> Any:
-        """The function, whatever its arguments are. (`_jit.py` has the same for one or
-        two, in a tenth of the time.)"""
+        """The function, whatever its arguments are. For one or two, the same is written
+        out in `_jit.py`, which takes less time."""
         try:
             first = args[0] if args else None
             ready = self.shelf.get(id(first)) if args else None
