@@ -1,10 +1,12 @@
 """`cachax.jit`: its options, and what it does with the objects it meets."""
 
+import abc
 import copy
 import functools
 import inspect
 import pickle
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import equinox as eqx
@@ -180,6 +182,113 @@ def test_what_wraps_it_has_not_its_attributes() -> None:
     assert seen
     assert not hasattr(other, "clear_cache")
     assert inner.clear_cache is not None
+
+
+def test_attributes_and_names_are_those_of_the_function() -> None:
+    def scale(v: Vector) -> Any:
+        return v.norm
+
+    scale.tag = "mine"  # type: ignore[attr-defined]
+    jitted: Any = cachax.jit(scale)
+    jitted.other = "yours"
+    assert jitted.tag == jax.jit(jitted).tag == "mine"
+    assert functools.wraps(jitted)(lambda: None).other == "yours"  # type: ignore[attr-defined]
+    assert cachax.jit(functools.partial(scale)).__name__.endswith("scale")
+
+    class Abstract(abc.ABC):
+        @cachax.jit
+        @abc.abstractmethod
+        def size(self) -> Any: ...
+
+    with pytest.raises(TypeError, match="abstract"):
+        Abstract()
+
+
+def test_it_is_one_thing_to_those_who_look_for_changes() -> None:
+    """As an argument of a cached function, and as a static field."""
+    twice = cachax.jit(lambda x: 2 * x)
+
+    @cachax.cache
+    def integral(fun: Any, x: Any) -> Any:
+        computing("integral")
+        return jnp.sum(fun(x))
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Model:
+        x: Any
+        y: Any
+        fun: Any = field(metadata={"static": True})
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return jnp.sum(self.fun(self.x))
+
+    x = jnp.ones(3)
+    with computations() as counts:
+        model = Model(x, x, twice)
+        for i in range(3):
+            assert integral(twice, x) == replace(model, y=i * x).total == 6
+    assert counts == {"integral": 1, "total": 1}
+
+
+def test_nothing_in_place_of_an_object_that_just_went() -> None:
+    fun = cachax.jit(lambda v: 0.0 if v is None else v.norm)
+    v = vector()
+    for _ in range(3):
+        fun(v)
+    seen = []
+    watch = weakref.ref(v, lambda _: seen.append(float(fun(None))))
+    del v
+    assert seen == [0]
+    assert watch() is None
+
+
+def made(x: Any, n: Any = 1, *, k: Any = 1) -> Vector:
+    new = Vector(n * k * x)
+    new.norm  # noqa: B018
+    return new
+
+
+@pytest.mark.parametrize("options", [{}, {"static_argnums": 1}, {"donate_argnums": 0}])
+def test_a_function_that_makes_an_object_of_arrays(options: dict[str, Any]) -> None:
+    make = cachax.jit(made, **options)
+    for args, kwargs in (((), {}), ((2,), {}), ((), {"k": 2})):
+        for _ in range(3):
+            with computations() as counts:
+                out = make(jnp.array([3.0, 4.0]), *args, **kwargs)
+                assert out.norm == (10 if args or kwargs else 5)
+            assert counts == {"norm": 1}
+
+
+def test_such_a_function_under_other_transforms() -> None:
+    make = cachax.jit(made)
+    assert jax.vmap(lambda x: make(x).norm)(jnp.ones((2, 4))).tolist() == [2, 2]
+    gradient = jax.grad(lambda x: make(x).norm)(jnp.array([3.0, 4.0]))
+    np.testing.assert_allclose(gradient, [0.6, 0.8], rtol=1e-6)
+    assert jax.jit(lambda x: make(x).norm)(jnp.array([3.0, 4.0])) == 5
+    assert isinstance(make.eval_shape(jnp.ones(2)), Vector)
+    with jax.disable_jit():
+        assert make(jnp.array([3.0, 4.0])).norm == 5
+
+
+def test_an_error_after_a_cached_function_has_met_a_new_class() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class New:
+        x: Any
+
+    total = cachax.cache(lambda new: jnp.sum(new.x))
+
+    @cachax.jit
+    def fails(new: New) -> Any:
+        total(new)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError) as raised:
+        fails(New(jnp.ones(2)))
+    assert raised.value.__context__ is None
 
 
 def test_a_result_may_bring_values_for_some_arguments_only() -> None:

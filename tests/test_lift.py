@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import cachax
@@ -85,6 +86,23 @@ def test_what_was_learned_can_be_forgotten(name: str) -> None:
     with computations() as counts:
         assert float(use(obj)) == 10
     assert not counts
+
+
+@pytest.mark.parametrize("transform", [jax.checkpoint, eqx.filter_jit, jax.jit])
+def test_a_value_without_arrays(transform: Any) -> None:
+    class Rows(eqx.Module):
+        x: jax.Array
+
+        @cachax.cached_property
+        def count(self) -> int:
+            computing("count")
+            return len(np.unique(np.asarray(self.x)))
+
+    rows, fun = Rows(jnp.ones(3)), cachax.lift(transform)(lambda r: r.count * r.x)
+    with computations() as counts:
+        for _ in range(3):
+            assert fun(rows).tolist() == [1, 1, 1]
+    assert counts == {"count": 1}
 
 
 def test_jit_is_the_case_of_jax_jit() -> None:

@@ -2,18 +2,22 @@
 
 import gc
 import inspect
+import pickle
 import subprocess
 import sys
 import weakref
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
 
 import cachax
 from cachax._memo import keys_of, memo_of, memos, names_of
+
+from measure import computations, computing
 
 
 class Thing:
@@ -127,6 +131,92 @@ def test_a_property_added_after_a_call() -> None:
         assert cachax.is_cached(late, "total")
 
 
+def test_a_property_that_replaces_another_after_a_call() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Late:
+        x: Any
+
+        @property
+        def total(self) -> Any:
+            computing("total")
+            return jnp.sum(self.x)
+
+    fun, late = cachax.jit(lambda o: o.total), Late(jnp.ones(3))
+    for _ in range(3):
+        assert fun(late) == 3
+    Late.total = cachax.cached_property(Late.total.fget)  # type: ignore[assignment]
+    Late.total.__set_name__(Late, "total")  # type: ignore[attr-defined]
+    with computations() as counts:
+        for _ in range(3):
+            assert fun(late) == 3
+    assert counts == {"total": 1}
+    assert fun(cachax.preset(late, total=jnp.float32(7.0))) == 7
+
+
+def test_what_is_read_while_an_object_is_built() -> None:
+    class Normed(eqx.Module):
+        x: jax.Array
+
+        def __init__(self, x: jax.Array) -> None:
+            self.x = x
+            first = self.norm
+            self.x = x / first
+
+        @cachax.cached_property
+        def norm(self) -> Any:
+            computing("norm")
+            return jnp.sqrt(jnp.sum(self.x**2))
+
+    class Read(eqx.Module):
+        x: jax.Array
+        kept: jax.Array
+
+        def __init__(self, x: jax.Array) -> None:
+            self.x = x
+            self.kept = x + self.norm
+            self.norm  # noqa: B018
+
+        norm = cachax.cached_property(Normed.norm.func)
+
+    x = jnp.array([3.0, 4.0])
+    gone = weakref.ref(x)
+    with computations() as counts:
+        normed = Normed(x)
+        del x
+        assert gone() is None
+        assert normed.norm == pytest.approx(1)
+    assert counts == {"norm": 2}
+    with computations() as counts:
+        assert Read(jnp.array([3.0, 4.0])).norm == 5
+    assert counts["norm"] <= 2
+
+
+def test_a_class_that_is_pickled_whole() -> None:
+    """As one of a notebook is, by joblib, dask and ray."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+
+    class Local:
+        def __init__(self) -> None:
+            self.x = jnp.ones(3)
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x)
+
+        @cachax.cached_method
+        def power(self, n: int) -> Any:
+            return jnp.sum(self.x**n)
+
+    Local.__module__ = "__main__"
+    local = Local()
+    assert local.total == local.power(2) == 3
+    sent = pickle.loads(cloudpickle.dumps(local))
+    assert cachax.cached(sent) == {}
+    assert sent.total == sent.power(2) == 3
+    assert set(cachax.cached(sent)) == {"total", "power(2)"}
+
+
 def test_an_object_may_become_one_of_another_class() -> None:
     @jax.tree_util.register_dataclass
     @dataclass
@@ -142,12 +232,18 @@ def test_an_object_may_become_one_of_another_class() -> None:
         factor = 2
 
     jax.tree_util.register_dataclass(Twice, ["x"], [])
-    fun, obj = cachax.jit(lambda o: o.total), Once(jnp.ones(3))
+    fun = cachax.jit(lambda o: o.total)
+    among = cachax.jit(lambda some: sum(o.total for o in some))
+    obj, more = Once(jnp.ones(3)), [Once(jnp.ones(3)) for _ in range(2)]
     for _ in range(3):
+        assert fun(Twice(jnp.ones(3))) == 6
+        assert among([Twice(jnp.ones(3)), more[1]]) == 9
         assert fun(obj) == obj.total == 3
-    obj.__class__ = Twice  # type: ignore[assignment]
+        assert among(more) == 6
+    obj.__class__ = more[0].__class__ = Twice  # type: ignore[assignment]
     for _ in range(3):
         assert fun(obj) == obj.total == 6
+        assert among(more) == 9
 
 
 def test_a_program_that_ends_with_objects_alive_ends_quietly() -> None:

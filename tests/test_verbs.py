@@ -114,6 +114,32 @@ def test_a_preset_value_may_travel_where_others_cannot() -> None:
         assert among([solver], y) == [54]
 
 
+FORMS: dict[str, Any] = {
+    "a second argument": lambda f, s: (f(s), f(s, jnp.float32(1.0)))[1],
+    "a keyword": lambda f, s: (f(s), f(s, y=jnp.float32(1.0)))[1],
+    "a shape": lambda f, s: (f(s, jnp.ones(2)), f(s, jnp.float32(1.0)))[1],
+    "a list": lambda f, s: (f([s]), f([s], jnp.float32(1.0)))[1],
+}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_also_if_it_is_not_asked_for_by_every_call(form: str, nested: bool) -> None:
+    def body(s: Any, y: Any = None) -> Any:
+        (s,) = s if isinstance(s, list) else (s,)
+        return s.solve(y) if y is not None and y.ndim == 0 else s.x
+
+    inner = cachax.jit(body)
+    fun = cachax.jit(lambda s, y=None: inner(s, y)) if nested else inner
+    solver = Solver(jnp.float32(3.0))
+    for _ in range(3):
+        assert FORMS[form](fun, solver) == 6
+    other = cachax.preset(solver, solve=lambda y: 200 * y)
+    for _ in range(3):
+        assert FORMS[form](fun, other) == 200
+        assert FORMS[form](fun, solver) == 6
+
+
 def test_so_may_one_that_was_assigned() -> None:
     @jax.tree_util.register_dataclass
     @dataclass

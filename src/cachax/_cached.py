@@ -43,6 +43,10 @@ class cached_property(Computed, Source, Generic[T_co]):
         self.__doc__ = func.__doc__
         self.__module__ = func.__module__
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For classes that are pickled whole. What it has learned is left behind."""
+        return type(self), (self.func,), {"attrname": self.attrname}
+
     def __set_name__(self, owner: type, name: str) -> None:
         if self.attrname is None:
             self.attrname = name
@@ -65,12 +69,7 @@ class cached_property(Computed, Source, Generic[T_co]):
         if instance is None:
             return self
         memo = memos.get(id(instance))  # `memo_of`, without the price of a call
-        if (
-            memo is not None
-            and memo() is instance
-            and memo.holds(instance)
-            and memo.cls is owner
-        ):
+        if memo is not None and memo() is instance and memo.holds(instance):
             try:
                 return memo.values[self]
             except KeyError:

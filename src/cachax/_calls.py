@@ -13,7 +13,7 @@ from ._fresh import Fresh
 from ._journal import Call, Journal, is_traced
 from ._levels import traces_in
 from ._memo import memo_of
-from ._programs import Programs
+from ._programs import Programs, name_of
 from ._ready import Declined, Plan
 from ._rebuilt import Rebuilt
 from ._watch import Wrap
@@ -231,5 +231,4 @@ class Calls:
 
 
 def _name(programs: Any) -> str:
-    fun = programs.__wrapped__
-    return getattr(fun, "__qualname__", None) or f"<cachax.jit of {fun!r}>"
+    return name_of(programs.__wrapped__)

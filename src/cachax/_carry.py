@@ -163,14 +163,16 @@ class Loan:
         return Carried(arrays, usual)
 
     def given(self, asks: Collection[Ask]) -> list[Ask]:
-        """Those of which there is a value now that can travel: somebody gave it."""
-        return [
-            (slot, key)
-            for slot, key in asks
-            if key.was_given
-            and slot in self._owners
-            and _packed(key, self._owners[slot]) is not None
-        ]
+        """Those of which there is a value now that can travel: somebody gave it. Or may
+        be one, further out."""
+        found = []
+        for slot, key in asks:
+            if key.was_given and slot in self._owners:
+                owner = self._owners[slot]
+                is_lent_to = memo_of(owner).lender is not None
+                if is_lent_to or _packed(key, owner) is not None:
+                    found.append((slot, key))
+        return found
 
     def _take(self, ask: Ask, arrays: list[Any], moulds: list[Any]) -> None:
         slot, key = ask
@@ -190,7 +192,7 @@ class Loan:
         for slot, copy in copies.items():
             if _shapes_in(copy) != _shapes_in(self._owners[slot]):
                 raise LiftError(transform, "the function gets arrays of other shapes.")
-            if carried.moulds and not traces_in(copy) <= traces:
+            if carried.arrays and not traces_in(copy) <= traces:
                 raise LiftError(
                     transform, "it differentiates the function by its arguments."
                 )

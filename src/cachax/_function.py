@@ -93,6 +93,10 @@ class CachedFunction(Generic[P, R]):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
+    def __reduce__(self) -> str:
+        """As a function: by its name in its module."""
+        return getattr(self, "__qualname__", self.__name__)
+
     def __repr__(self) -> str:
         return f"<cachax.cache of {self.__wrapped__!r}>"
 

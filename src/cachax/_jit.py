@@ -7,10 +7,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 import jax
 
 from ._parts import plain_leaves
-from ._programs import Programs
+from ._programs import NOTHING, Programs, name_of
 from ._ready import Declined, Unprepared
 from ._shelf import NOBODY
-from ._watch import watchers_of
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -75,17 +74,6 @@ class Jitted(Protocol[P, R_co]):
     def clear_cache(self) -> None: ...
 
 
-class _Nothing:
-    """An argument that was not given."""
-
-    def __reduce__(self) -> str:
-        return "_NOTHING"
-
-
-_NOTHING: Any = _Nothing()
-_watchers = watchers_of(Programs, "call")
-
-
 def jitted(
     fun: Callable[P, R],
     options: dict[str, Any],
@@ -98,16 +86,16 @@ def jitted(
     """
     programs = Programs(fun, options, transform)
 
-    def call(first=_NOTHING, second=_NOTHING, /, *rest, **kwargs):  # type: ignore[no-untyped-def]
+    def call(first=NOTHING, second=NOTHING, /, *rest, **kwargs):  # type: ignore[no-untyped-def]
         # A warm call with an object that has all that is asked for, or with none, ends
         # in here. Every line counts: all of JAX takes 5 µs. So do arguments that are
         # packed and unpacked, which most calls have not so many of, and `a.b(c)` where
         # `b` is no method.
-        if rest or kwargs or _watchers:
-            given = [x for x in (first, second) if x is not _NOTHING]
+        if rest or kwargs or programs.watchers:
+            given = [x for x in (first, second) if x is not NOTHING]
             return programs.call(*given, *rest, **kwargs)
         try:
-            if programs.shelf:
+            if programs.shelf and first is not None:
                 ready = programs.shelf.last
                 ref = ready.ref
                 if ref() is not first:
@@ -115,60 +103,65 @@ def jitted(
                 holds = ready.holds
                 if holds(first):
                     program = ready.about
-                    if second is _NOTHING:
+                    if second is NOTHING:
                         out = program(ready.values, first)
                     else:
                         out = program(ready.values, first, second)
                     return programs.take(out) if programs.brings else out
             if type(first) in plain_leaves:
                 program = programs.plain
-                if second is _NOTHING:
-                    return program(first)
+                if second is NOTHING:
+                    out = program(first)
+                    return programs.take(out) if programs.brings else out
                 if type(second) in plain_leaves:
-                    return program(first, second)
+                    out = program(first, second)
+                    return programs.take(out) if programs.brings else out
                 foremost = type(second)
             else:
                 foremost = type(first)
             if foremost in programs.bare:
                 program = programs.unaided
-                out = program(first) if second is _NOTHING else program(first, second)
+                out = program(first) if second is NOTHING else program(first, second)
                 return programs.take(out) if programs.brings else out
             if programs.rebuilt:
                 rebuilt = programs.rebuilt.get(type(first))
                 if rebuilt is not None:
-                    out = rebuilt.call(first, () if second is _NOTHING else (second,))
+                    out = rebuilt.call(first, () if second is NOTHING else (second,))
                     if out is not Declined:
                         return programs.take(out) if programs.brings else out
             if programs.fresh:
                 fresh = programs.fresh.get(type(first))
                 if fresh is not None:
-                    out = fresh.call(first, () if second is _NOTHING else (second,))
+                    out = fresh.call(first, () if second is NOTHING else (second,))
                     if out is not Declined:
                         return programs.take(out) if programs.brings else out
             guessed = False
         except Unprepared:
             guessed = True
-        if first is _NOTHING:
+        if first is NOTHING:
             return programs.call_by_plan((), {}, guessed)
-        args = (first,) if second is _NOTHING else (first, second)
+        args = (first,) if second is NOTHING else (first, second)
         return programs.call_by_plan(args, {}, guessed)
 
     call.__dict__ = _Attributes()
-    functools.update_wrapper(call, fun, updated=())
-    for name in ("lower", "trace", "eval_shape", "clear_cache"):
+    call.__name__ = call.__qualname__ = name_of(fun)
+    functools.update_wrapper(call, fun)
+    for name in _Attributes.own:
         setattr(call, name, getattr(programs, name))
     return call  # type: ignore[return-value]
 
 
 class _Attributes(dict[str, Any]):
-    """Of one function, and not of those that wrap it: `functools.wraps` finds none to
-    copy. Else `jax.jit(f).lower` would be that of `f`, with other options."""
+    """Of a function. Some are its own, and `functools.wraps` does not find them to copy
+    them: else `jax.jit(f).lower` would be that of `f`, with other options."""
+
+    own = ("lower", "trace", "eval_shape", "clear_cache")
 
     def keys(self) -> Any:
-        return ()
+        return super().keys() - {*self.own}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(())
+        return iter(self.keys())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, ([*self.items()],)

@@ -91,7 +91,6 @@ class Memo(weakref.ref[Any]):
         "_locks",
         "_snapshot",
         "at_hand",
-        "cls",
         "folded",
         "from_kin",
         "holds",
@@ -104,8 +103,6 @@ class Memo(weakref.ref[Any]):
     )
 
     key: int
-    cls: type
-    """What the object was an instance of: that may be changed too."""
     values: dict[Key, Any]
     folded: dict[Key, "_Folded"]
     packed: dict[Key, Any]
@@ -124,7 +121,6 @@ class Memo(weakref.ref[Any]):
     def __init__(self, obj: object) -> None:
         super().__init__(obj, _remove)  # type: ignore[call-arg]  # typeshed: object's
         self.key = id(obj)
-        self.cls = type(obj)
         values = self.values = {}
         folded = self.folded = {}
         packed = self.packed = {}
@@ -143,6 +139,11 @@ class Memo(weakref.ref[Any]):
         self._snapshot = Snapshot(obj, forget)
         self.holds = self._snapshot.holds
         self.is_flat = self._snapshot.is_flat
+
+    def hold(self) -> None:
+        """Its object is in use: have it looked at as fast as can be."""
+        self._snapshot.hold(self())
+        self.holds = self._snapshot.holds
 
     def after_a_body(self, obj: object) -> "Memo":
         """Where to keep a value, now that its body has run.
@@ -272,12 +273,7 @@ def memo_of(obj: Any) -> Memo:
     """The memo of `obj`, with no value in it that is out of date."""
     while True:
         memo = memos.get(id(obj))
-        if (
-            memo is not None
-            and memo() is obj
-            and memo.holds(obj)
-            and memo.cls is type(obj)
-        ):
+        if memo is not None and memo() is obj and memo.holds(obj):
             return memo
         new = Memo(obj)
         with making:
@@ -344,6 +340,12 @@ def becomes_subject(cls: type) -> bool:
     return is_new
 
 
+def late_sources() -> int:
+    """Changes when a class that was in use gets another source of values: the traces
+    made until then know nothing of it."""
+    return _late
+
+
 def subjects() -> object:
     """Changes with the classes that may have values, and so may what was found out
     about a tree."""
@@ -359,6 +361,7 @@ def declare(cls: type, name: str) -> None:
         if issubclass(known, cls):
             _names.pop(known, None)
             _late += 1
+            forget_guesses()
 
 
 def _is_mixin(cls: type) -> bool:

@@ -79,6 +79,11 @@ class CachedMethod(Source, Generic[P, R]):
         self._keys: dict[Any, CallKey] = Recent()
         functools.update_wrapper(self, func, updated=())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For classes that are pickled whole. What it has learned is left behind."""
+        made_of = (self.__wrapped__, self.maxsize)
+        return type(self), made_of, {"attrname": self.attrname}
+
     def __set_name__(self, owner: type, name: str) -> None:
         self.attrname = name
         declare(owner, name)

@@ -1,5 +1,6 @@
 """The programs of one function, and which values each call of it takes along."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from ._find import Layout, layout_of
 from ._fresh import ENOUGH, Fresh, what_comes_inside
 from ._habit import Habit, active_loan, call_lending
 from ._makeup import makeup_of
-from ._memo import memo_of, memos, subjects
+from ._memo import Key, late_sources, memo_of, memos, subjects
 from ._options import Arguments, one_further, one_result_more
 from ._pack import is_hashable
 from ._parts import instance_dict, parts_of, plain_leaves
@@ -36,6 +37,17 @@ from ._ready import (
 from ._rebuilt import Rebuilt, values_of, what_is_known
 from ._recent import Guesses, Recent
 from ._shelf import Shelf
+from ._watch import watchers_of
+
+
+class _Nothing:
+    """An argument that was not given."""
+
+    def __reduce__(self) -> str:
+        return "NOTHING"
+
+
+NOTHING: Any = _Nothing()
 
 
 class Programs:
@@ -51,6 +63,7 @@ class Programs:
         "rebuilt",
         "shelf",
         "unaided",
+        "watchers",
     )
 
     def __init__(
@@ -59,7 +72,7 @@ class Programs:
         options: dict[str, Any],
         transform: Callable[..., Any] = jax.jit,
     ) -> None:
-        self.plain: Any = transform(fun, **options)  # at once: it checks the options
+        self._alone: Any = transform(fun, **options)  # at once: it checks the options
         self._transform = transform
         # In front of the arguments, when no values are: other transforms count them.
         self._nothing: tuple[Any, ...] = () if transform is jax.jit else ((),)
@@ -70,11 +83,15 @@ class Programs:
         # The names of the values that results come out with: mostly none. With that
         # option they all come out as if they had some.
         self.brings: set[Any] = {"out_shardings"} & options.keys()
+        # For calls without an object: what one that it makes has comes out as well.
+        self.plain = self._alone
+        if not self.brings:
+            self.plain = transform(bringing(fun, self.brings), **options)
         self.static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
         # Without programs of its own, it runs the function at every call, which must
         # then have something lent to it.
-        keeps_programs = hasattr(self.plain, "lower")
+        keeps_programs = hasattr(self._alone, "lower")
         self._may_guess = (
             keeps_programs and not self._donates and not self._shards_by_number()
         )
@@ -86,7 +103,9 @@ class Programs:
         self._met: dict[type, int] = Recent()
         self.fresh: dict[type, Fresh] = Recent()
         self.rebuilt: dict[type, Rebuilt] = Recent()
+        self._inside: set[Key] = set()  # what it asks for and cannot be lent
         self._borrower = object()
+        self.watchers = watchers_of(Programs, "call")
         self.__wrapped__ = fun
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,21 +119,21 @@ class Programs:
         the arguments of the function and nothing else, so it computes cached values
         inside.
         """
-        lowered: jax.stages.Lowered = self.plain.lower(*args, **kwargs)
+        lowered: jax.stages.Lowered = self._alone.lower(*args, **kwargs)
         return lowered
 
     def trace(self, /, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """The trace of the program on its own; see `lower`."""
-        traced: jax.stages.Traced = self.plain.trace(*args, **kwargs)
+        traced: jax.stages.Traced = self._alone.trace(*args, **kwargs)
         return traced
 
     def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
         """The shapes of what the function returns, without computing anything."""
-        return self.plain.eval_shape(*args, **kwargs)
+        return self._alone.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
         """Forget all traces and compiled programs."""
-        for program in (self.plain, *self._programs.values()):
+        for program in (self._alone, self.plain, *self._programs.values()):
             if hasattr(program, "clear_cache"):  # not every lifted transform has one
                 program.clear_cache()
         for table in (
@@ -141,7 +160,7 @@ class Programs:
                 return self.take(ready.about(ready.values, *args, **kwargs))
             foremost = _foremost(args, kwargs)
             if foremost is None:
-                return self.plain(*args, **kwargs)
+                return self.take(self.plain(*args, **kwargs))
             if foremost in self.bare:
                 return self.take(self.unaided(*args, **kwargs))
             ways = (self.rebuilt.get(type(first)), self.fresh.get(type(first)))
@@ -193,12 +212,12 @@ class Programs:
             parts_of(type(each))  # if it is a plain leaf, it is known to be from now on
         foremost = _foremost(args, kwargs)
         if foremost is None:
-            return self.plain(*args, **kwargs)
+            return self.take(self.plain(*args, **kwargs))
         is_new = bool(args) and not kwargs and id(args[0]) not in memos
         is_new = is_new and current_trace() is CONCRETE
         tree, statics = self.static.take_out(args, kwargs)
         if jit_is_disabled() or (statics is not None and not is_hashable(statics)):
-            return self.plain(*args, **kwargs)
+            return self._alone(*args, **kwargs)
         leaves, structure = tree_flatten(tree)
         key = (structure, statics, subjects())
         habit = self.habits.get(key)
@@ -218,17 +237,21 @@ class Programs:
             values = in_front(carried) if carried.moulds else self._nothing
             return program(*values, *args, **kwargs)
 
+        lent = None
         try:
             lent = call_lending(habit, tree, leaves, program, self._borrower)
         except NewSubject:
             if active_loan() is not None:  # further out they must be found first
                 raise
+        if lent is None:  # not in there, or what it raises would seem to come of it
             return self._call_taking_apart(kind, args, kwargs, guessed)
         if guessed and not lent.was_traced:  # there was a program, and not that one
             self._doubt(kind)
-        may_guess = self._may_guess and not self._is_doubtful(kind)
-        may_guess &= not any(key.was_given for _, key in habit.computed_inside)
-        if lent.was_warm and may_guess:
+        self._inside |= {key for _, key in habit.computed_inside}
+        if any(key.was_given for key in self._inside):
+            self.bare.clear()
+            self.plans.clear()
+        elif lent.was_warm and self._may_guess and not self._is_doubtful(kind):
             if lent.moulds or self._nothing or self.wrong_guesses:
                 self._expect(kind, args, tree, habit.layout, lent.moulds)
             else:
@@ -321,7 +344,7 @@ class Programs:
 
     def moulds_of(self, program: Any) -> Moulds:
         """Of the values that one of its programs takes."""
-        for (moulds, _), known in [*self._programs.items()]:
+        for (moulds, *_), known in [*self._programs.items()]:
             if known is program:
                 return moulds  # type: ignore[no-any-return]
         return ()
@@ -334,7 +357,8 @@ class Programs:
         """
         if not self._shards_by_number():
             arguments = -1
-        program = self._programs.get((moulds, arguments))
+        key = (moulds, arguments, late_sources())
+        program = self._programs.get(key)
         if program is None:
             options = one_result_more(self._options)
             if moulds or self._nothing:
@@ -349,7 +373,7 @@ class Programs:
                 self.brings,
             )
             program = self._transform(traced, **options)
-            self._programs[moulds, arguments] = program
+            self._programs[key] = program
         return program
 
     def _shards_by_number(self) -> bool:
@@ -376,6 +400,14 @@ class Programs:
                     memo.on_trust |= slot in brought.on_trust
                     key.note_kin(obj, makeup_of(obj), value)
         return out
+
+
+def name_of(fun: Any) -> str:
+    """As a program is called, and as reports call it."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    name: str = getattr(fun, "__qualname__", None) or type(fun).__qualname__
+    return name
 
 
 def _foremost(args: Any, kwargs: Any) -> type | None:

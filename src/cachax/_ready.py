@@ -149,13 +149,14 @@ class Plan:
 
     def _look_at(self, objects: Sequence[Any]) -> tuple[Any, list[Any]]:
         """Where many objects and their fields are in memory, all in C: for flat objects
-        that is all there is to see. And whose names they have, if that may change."""
+        that is all there is to see. And their classes and names, if that may change."""
         dicts = [*map(self._read, objects)]
         if self._all_frozen:
             things, names = values_in_any_order(dicts), []
         else:
             things = values_in_order(dicts)
-            names = [*map(len, dicts), *chain.from_iterable(dicts)]
+            names = [*map(type, objects), *map(len, dicts)]
+            names += chain.from_iterable(dicts)
         things += objects
         if len(things) < 10:
             return [*map(id, things)], names
@@ -198,6 +199,8 @@ def put_on_shelf(
         if packed is None or changes is not None or packed[2] != mould:
             return
         values += packed[1]
+    for memo in memos.values():
+        memo.hold()
     is_flat = len(memos) == 1 and memos[id(root)].is_flat
     holds = _holding(*memos.values())
     shelf.put(Ready(weakref.ref(root), holds, form(values), about, is_flat))

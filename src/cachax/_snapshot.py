@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from ._compat import is_ref
@@ -34,8 +33,7 @@ class Snapshot:
     An id says nothing once its owner is gone, so what has an id in here is either
     held (numbers, strings) or watched by a weak reference (arrays, objects): when
     one of those dies, the snapshot is void and `on_death` is called. Holding arrays
-    would be simpler, but then `obj.a = b` keeps the old array alive. Where there is no
-    such assignment, in a frozen object, they are held.
+    would be simpler, but then `obj.a = b` keeps the old array alive.
     """
 
     __slots__ = ("_held", "_ids", "holds", "is_flat")
@@ -47,8 +45,6 @@ class Snapshot:
     """Whether the object still has the fields it had."""
 
     def __init__(self, obj: object, on_death: Callable[[], None]) -> None:
-        if is_simple(obj) and self._hold_fields(obj):
-            return
         list_parts = parts_of(type(obj)) or (lambda _: [])
         direct = list_parts(obj)
         if plain_leaves.issuperset(map(type, direct)):
@@ -73,6 +69,8 @@ class Snapshot:
             ids += [name for name, _ in fields]
             refs = [*zip(ids, map(_giving, self._held), strict=True)]
             self.holds = _same_by_name(ids, refs, reading_dicts_of(type(obj)))
+            if not is_frozen(type(obj)):
+                self.holds = _of_one_class(type(obj), self.holds)
         elif deep:
             ids += _ids_within(obj)
             self.holds = _same_within(ids)
@@ -82,20 +80,20 @@ class Snapshot:
         if any(map(is_ref, inside)):  # its contents change, and nobody is told
             void(None)
 
-    def _hold_fields(self, obj: object) -> bool:
-        fields = {**instance_dict(obj, "__dict__")}
-        if not fields or any(map(is_ref, fields.values())):
-            return False
-        self.is_flat = True
-        self._ids, self._held = [*fields], [*fields.values()]
-        self.holds = _same_fields(fields, reading_dicts_of(type(obj)))
-        return True
+    def hold(self, obj: object) -> None:
+        """Hold the fields of a frozen object: they are looked at in half the time.
+
+        Not at once: while it is being built, a frozen object's fields may be set.
+        """
+        if self.is_flat and is_simple(obj):
+            fields = {**instance_dict(obj, "__dict__")}
+            if self.holds(obj):
+                self.holds = _same_fields(fields, reading_dicts_of(type(obj)))
 
     def all_still_in(self, obj: object) -> bool:
         """Whether every array and object that was in `obj` is in it now, whatever
         was added, and whatever numbers and strings were changed."""
-        arrays = [x for x in self._held if isinstance(x, weakref.ref | jax.Array)]
-        watched = [_giving(x)() for x in arrays]
+        watched = [x() for x in self._held if isinstance(x, weakref.ref)]
         now = set(map(id, walk_fields(obj)))
         return bool(self._ids) and all(id(x) in now for x in watched)
 
@@ -111,7 +109,7 @@ def _ids_directly(list_parts: Parts, obj: object) -> list[int]:
 def _same_fields(
     then: dict[str, Any], read: Callable[[Any], dict[str, Any]]
 ) -> Callable[[Any], bool]:
-    """For frozen objects. One or two fields take half the time without a loop."""
+    """For frozen objects, whose fields are held."""
     (first, its_first), *_, (last, its_last) = [*then.items()] * 2
 
     def one_is_same(obj: Any) -> bool:
@@ -146,7 +144,8 @@ def _same_by_name(
     refs: list[tuple[str, Callable[[], Any]]],
     read: Callable[[Any], dict[str, Any]],
 ) -> Callable[[Any], bool]:
-    """The same for other objects with a `__dict__`, whose fields are watched.
+    """For objects with a `__dict__`: most of them, and the fastest way to tell. One or
+    two fields take half the time without a loop.
 
     What was watched and is gone gives None, and so does a field that was set to None:
     that is no reason to take them for the same.
@@ -179,6 +178,11 @@ def _same_by_name(
     if nones:
         return all_are_same
     return {1: one_is_same, 2: two_are_same}.get(len(refs), all_are_same)
+
+
+def _of_one_class(cls: type, holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """An object's class may be set as its fields may."""
+    return lambda obj: type(obj) is cls and holds(obj)
 
 
 def _giving(held: Any) -> Callable[[], Any]:
