@@ -1,6 +1,7 @@
 """The descriptor: what it shares with functools, and where it stands on classes."""
 
 import ast
+import copy
 import functools
 import inspect
 import subprocess
@@ -358,3 +359,18 @@ def test_import_takes_jax_and_nothing_else() -> None:
     )
     new = set(done.stdout.split()) - set(sys.stdlib_module_names)
     assert new <= {"cachax", "jax"}
+
+
+def test_a_copy_of_a_property_is_of_its_class_and_has_what_was_set() -> None:
+    class Noted(cachax.cached_property):
+        def __init__(self, note: str, func: Any) -> None:
+            super().__init__(func)
+            self.note = note
+
+    prop = Noted("mine", lambda self: 4)
+    prop.__doc__ = "Four."
+    for other in (copy.copy(prop), copy.deepcopy(prop)):
+        assert (type(other), other.note, other.__doc__) == (Noted, "mine", "Four.")
+        assert other.func is prop.func
+        other.__set_name__(type("Any", (), {}), "four")
+        assert prop.attrname is None

@@ -105,6 +105,34 @@ def test_a_value_without_arrays(transform: Any) -> None:
     assert counts == {"count": 1}
 
 
+def test_a_transform_may_do_something_with_the_result() -> None:
+    def doubling(fun: Any) -> Any:
+        return lambda *args: jax.tree.map(lambda x: 2 * x, fun(*args))
+
+    class Box(eqx.Module):
+        x: jax.Array
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x)
+
+    def grown(box: Box) -> Box:
+        new = Box(box.total * box.x)
+        new.total  # noqa: B018
+        return new
+
+    for _ in range(3):
+        assert cachax.lift(doubling)(grown)(Box(jnp.ones(2))).total == 8
+
+
+def test_options_may_be_in_the_transform() -> None:
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    transform = functools.partial(jax.jit, static_argnums=1, out_shardings=device)
+    fun = cachax.lift(transform)(lambda x, n: n * x)
+    assert fun(jnp.ones(2), 2).tolist() == [2, 2]
+    assert programs_of(fun)._transform is jax.jit
+
+
 def test_jit_is_the_case_of_jax_jit() -> None:
     assert programs_of(cachax.lift(jax.jit)(abs))._transform is jax.jit
     assert programs_of(cachax.jit(abs))._transform is jax.jit

@@ -50,6 +50,16 @@ def whys(report: cachax.Report, what: str) -> list[str]:
 # Events
 
 
+def test_made_inside_of_arrays_alone() -> None:
+    @cachax.jit
+    def made(x: Any) -> Any:
+        return Loose(x, x).total
+
+    with cachax.record() as report:
+        made(jnp.ones(3))
+    assert whys(report, "inline") == ["the object is made inside the trace"]
+
+
 def test_computed_and_hit() -> None:
     one = process()
     with cachax.record() as report:

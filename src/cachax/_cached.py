@@ -43,9 +43,15 @@ class cached_property(Computed, Source, Generic[T_co]):
         self.__doc__ = func.__doc__
         self.__module__ = func.__module__
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For classes that are pickled whole. What it has learned is left behind."""
-        return type(self), (self.func,), {"attrname": self.attrname}
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, and for classes that are pickled whole. What it has learned is
+        left behind."""
+        learned = {"moulds", "traced_leaves", "kin", "batched", "body"}
+        return {k: x for k, x in vars(self).items() if k not in learned}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        cached_property.__init__(self, state["func"])
+        vars(self).update(state)
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self.attrname is None:

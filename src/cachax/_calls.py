@@ -13,7 +13,8 @@ from ._fresh import Fresh
 from ._journal import Call, Journal, is_traced
 from ._levels import traces_in
 from ._memo import memo_of
-from ._programs import Programs, name_of
+from ._program import name_of
+from ._programs import Programs
 from ._ready import Declined, Plan
 from ._rebuilt import Rebuilt
 from ._watch import Wrap
@@ -127,7 +128,8 @@ class Calls:
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(programs: Any, *args: Any, **kwargs: Any) -> Any:
-            call = Call(where_now(), was_known=bool(programs.habits))
+            name = _name(programs).rpartition(".")[2]
+            call = Call(where_now(), name, was_known=bool(programs.habits))
             ready = programs.shelf.get(id(args[0])) if args else None
             if ready is not None and ready.holds(args[0]):
                 call.carried = programs.moulds_of(ready.about)

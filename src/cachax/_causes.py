@@ -14,10 +14,11 @@ FOR_NEW_OBJECTS = "by a second program, for objects that are new at every call"
 _LOOPS = {"scan", "while_loop", "fori_loop", "while", "cond", "switch", "map"}
 
 
-def why_inline(obj: Any, lent: bool) -> str:
+def why_inline(obj: Any, lent: bool, called: str = "") -> str:
     """Why the value of this traced object is computed where it is asked for.
 
-    `lent` says whether somebody was asked to lend it first.
+    `lent` says whether somebody was asked to lend it first; `called` is the name of the
+    `cachax.jit` function that is being called.
     """
     found = {what_traces(trace) for trace in traces_in(obj)}
     kinds = {kind for kind, _ in found}
@@ -31,7 +32,7 @@ def why_inline(obj: Any, lent: bool) -> str:
     loan = active_loan()
     if kinds <= _LOOPS:
         return f"{MADE_INSIDE} the body of a {sorted(kinds)[0]}"
-    if loan is not None and loan.traces_with(traces_in(obj)):
+    if called in functions or (loan is not None and loan.traces_with(traces_in(obj))):
         return f"{MADE_INSIDE} the trace"
     if "jit" in kinds:
         name = f" of {functions[0]}" if functions else ""

@@ -7,7 +7,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 import jax
 
 from ._parts import plain_leaves
-from ._programs import NOTHING, Programs, name_of
+from ._program import name_of
+from ._programs import NOTHING, Programs
 from ._ready import Declined, Unprepared
 from ._shelf import NOBODY
 
@@ -25,9 +26,10 @@ def jit(fun: Any = None, /, **options: Any) -> Any:
     """`jax.jit`, with the cached values of the objects among the arguments.
 
     A value the function asks for is computed on the caller's own object, once, and
-    is an input of the compiled program from then on. An object the function returns
-    comes out with the values computed on it inside. Options are those of `jax.jit`;
-    argument numbers mean the arguments of `fun`.
+    is an input of the compiled program from then on. An object the function makes of
+    others and returns comes out with the values computed on it inside. With arrays
+    alone for arguments it is `jax.jit` and nothing else. Options are those of
+    `jax.jit`; argument numbers mean the arguments of `fun`.
 
     >>> import dataclasses, jax, jax.numpy as jnp, cachax
     >>> @jax.tree_util.register_dataclass
@@ -111,11 +113,9 @@ def jitted(
             if type(first) in plain_leaves:
                 program = programs.plain
                 if second is NOTHING:
-                    out = program(first)
-                    return programs.take(out) if programs.brings else out
+                    return program(first)
                 if type(second) in plain_leaves:
-                    out = program(first, second)
-                    return programs.take(out) if programs.brings else out
+                    return program(first, second)
                 foremost = type(second)
             else:
                 foremost = type(first)
@@ -144,7 +144,8 @@ def jitted(
         return programs.call_by_plan(args, {}, guessed)
 
     call.__dict__ = _Attributes()
-    call.__name__ = call.__qualname__ = name_of(fun)
+    call.__qualname__ = name_of(fun)
+    call.__name__ = name_of(fun).rpartition(".")[2]
     functools.update_wrapper(call, fun)
     for name in _Attributes.own:
         setattr(call, name, getattr(programs, name))

@@ -23,6 +23,8 @@ class Call:
     """A call of a `cachax.jit` function that is under way."""
 
     where: Where | None = None
+    name: str = ""
+    """As its programs are called."""
     carried: Moulds = ()
     was_inside: bool = False
     was_known: bool = False

@@ -41,7 +41,11 @@ class Lifted:
     def __call__(self, fun: Any = None, /, **options: Any) -> Any:
         if fun is None:
             return functools.partial(self, **options)
-        return jitted(fun, options, self.__wrapped__)
+        transform: Any = self.__wrapped__
+        while isinstance(transform, functools.partial) and not transform.args:
+            options = transform.keywords | options
+            transform = transform.func
+        return jitted(fun, options, transform)
 
     def __repr__(self) -> str:
         return f"cachax.lift({self.__wrapped__!r})"

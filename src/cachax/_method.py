@@ -79,10 +79,15 @@ class CachedMethod(Source, Generic[P, R]):
         self._keys: dict[Any, CallKey] = Recent()
         functools.update_wrapper(self, func, updated=())
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """For classes that are pickled whole. What it has learned is left behind."""
-        made_of = (self.__wrapped__, self.maxsize)
-        return type(self), made_of, {"attrname": self.attrname}
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, and for classes that are pickled whole. What it has learned is
+        left behind."""
+        learned = {"moulds", "records", "_keys"}
+        return {k: x for k, x in vars(self).items() if k not in learned}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        CachedMethod.__init__(self, state["__wrapped__"], state["maxsize"])
+        vars(self).update(state)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.attrname = name

@@ -8,16 +8,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ._carry import Brought, Carried
 from ._compat import Tracer
 from ._errors import UnhashableValueError
 from ._find import layout_of
 from ._habit import active_loan
+from ._makeup import makeup_of
 from ._memo import memo_of
 from ._options import Arguments
-from ._pack import pack
+from ._pack import is_number, pack
 from ._ready import Moulds, Unprepared, by_root
+from ._snapshot import may_change
 
 
 def carrying(
@@ -27,15 +30,14 @@ def carrying(
     moulds: Moulds,
     options: dict[str, Any],
     transform: Callable[..., Any],
-    brings: set[Any],
+    brings: set[Any] | None,
 ) -> Callable[..., Any]:
     """`fun`, with the values of `moulds` as one more argument in front; under `jax.jit`
-    only if there are any. What it brings out is noted in `brings`."""
+    only if there are any. What it brings out is noted in `brings`; nothing, without."""
     takes_values = bool(moulds) or transform is not jax.jit
     always_bring = "out_shardings" in options
     in_order = tuple(pair for group in by_root(moulds).values() for pair in group)
 
-    @functools.wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Any:
         loan = active_loan()
         if loan is None or loan.traced or loan.borrower is not borrower:
@@ -54,28 +56,42 @@ def carrying(
             loan.check_failed()
             raise
         loan.check()
-        return _bringing_out(out, brings, always_bring)
+        return out if brings is None else _bringing_out(out, brings, always_bring)
 
+    named: Any = _named(traced, fun)
     if not takes_values:
-        return traced
+        return named  # type: ignore[no-any-return]
     try:
         signature = inspect.signature(fun)
     except (TypeError, ValueError):  # a builtin
-        return traced
+        return named  # type: ignore[no-any-return]
     cached = inspect.Parameter("_cached_values", inspect.Parameter.POSITIONAL_ONLY)
     parameters = [cached, *signature.parameters.values()]
-    traced.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return traced
+    named.__signature__ = signature.replace(parameters=parameters)
+    return named  # type: ignore[no-any-return]
 
 
 def bringing(fun: Callable[..., Any], brings: set[Any]) -> Callable[..., Any]:
     """`fun`, with the values of the objects it returns, which are noted in `brings`."""
 
-    @functools.wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Any:
         return _bringing_out(fun(*args, **kwargs), brings)
 
-    return traced
+    return _named(traced, fun)
+
+
+def name_of(fun: Any) -> str:
+    """As reports call it, and its programs by the end of it."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    names = (getattr(fun, name, None) for name in ("__qualname__", "__name__"))
+    return next(filter(None, names), type(fun).__qualname__)
+
+
+def _named(traced: Callable[..., Any], fun: Any) -> Callable[..., Any]:
+    traced.__qualname__ = name_of(fun)
+    traced.__name__ = name_of(fun).rpartition(".")[2]
+    return functools.wraps(fun)(traced)
 
 
 def _bringing_out(out: Any, brings: set[Any], always: bool = False) -> Any:
@@ -93,7 +109,11 @@ def _values_on(out: Any) -> Carried:
     objects = layout.by_slot((out,)) if layout else {}
     on_trust = frozenset(slot for slot, x in objects.items() if memo_of(x).on_trust)
     for slot, obj in objects.items():
+        if not memo_of(obj).values or not _comes_out_the_same(obj):
+            continue
         for key, value in memo_of(obj).values.items():
+            if any(map(_stays_in, jax.tree.leaves(value))):
+                continue
             try:
                 packed = pack(value, key.of(obj))
             except UnhashableValueError:
@@ -102,6 +122,29 @@ def _values_on(out: Any) -> Carried:
                 arrays += packed[0]
                 moulds.append(((slot, key), packed[1]))
     return Carried(arrays, tuple(moulds), on_trust if moulds else frozenset())
+
+
+def _comes_out_the_same(obj: Any) -> bool:
+    """Whether what the caller gets is what the values were computed from. A number
+    comes out as an array; a class may leave a field behind."""
+    leaves, structure = jax.tree.flatten(obj)
+    if any(is_number(x) or isinstance(x, _NUMPY) for x in leaves):
+        return False
+    before, after = makeup_of(obj), makeup_of(jax.tree.unflatten(structure, leaves))
+    if before is None:  # it cannot be told, or some of its values were given
+        return True
+    return after is not None and (before.rest, before.ids) == (after.rest, after.ids)
+
+
+def _stays_in(leaf: Any) -> bool:
+    """Whether a leaf of a value would be another thing outside, of numpy, or the same
+    one for all results of the program, which may change."""
+    return isinstance(leaf, _NUMPY) or (
+        not isinstance(leaf, jax.Array) and may_change(leaf)
+    )
+
+
+_NUMPY = (np.ndarray, np.generic)
 
 
 def apart_from(leaves: Sequence[Any], carried: Carried) -> Carried:

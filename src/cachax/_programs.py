@@ -1,6 +1,5 @@
 """The programs of one function, and which values each call of it takes along."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from ._compat import (
     forget_failed_traces,
     jit_is_disabled,
 )
+from ._errors import LeakedTracerError
 from ._find import Layout, layout_of
 from ._fresh import ENOUGH, Fresh, what_comes_inside
 from ._habit import Habit, active_loan, call_lending
@@ -72,7 +72,7 @@ class Programs:
         options: dict[str, Any],
         transform: Callable[..., Any] = jax.jit,
     ) -> None:
-        self._alone: Any = transform(fun, **options)  # at once: it checks the options
+        self.plain: Any = transform(fun, **options)  # at once: it checks the options
         self._transform = transform
         # In front of the arguments, when no values are: other transforms count them.
         self._nothing: tuple[Any, ...] = () if transform is jax.jit else ((),)
@@ -83,15 +83,13 @@ class Programs:
         # The names of the values that results come out with: mostly none. With that
         # option they all come out as if they had some.
         self.brings: set[Any] = {"out_shardings"} & options.keys()
-        # For calls without an object: what one that it makes has comes out as well.
-        self.plain = self._alone
-        if not self.brings:
-            self.plain = transform(bringing(fun, self.brings), **options)
         self.static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
         # Without programs of its own, it runs the function at every call, which must
         # then have something lent to it.
-        keeps_programs = hasattr(self._alone, "lower")
+        keeps_programs = hasattr(self.plain, "lower")
+        # Another transform may do something with the result.
+        self._brings_out = keeps_programs
         self._may_guess = (
             keeps_programs and not self._donates and not self._shards_by_number()
         )
@@ -119,21 +117,21 @@ class Programs:
         the arguments of the function and nothing else, so it computes cached values
         inside.
         """
-        lowered: jax.stages.Lowered = self._alone.lower(*args, **kwargs)
+        lowered: jax.stages.Lowered = self.plain.lower(*args, **kwargs)
         return lowered
 
     def trace(self, /, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """The trace of the program on its own; see `lower`."""
-        traced: jax.stages.Traced = self._alone.trace(*args, **kwargs)
+        traced: jax.stages.Traced = self.plain.trace(*args, **kwargs)
         return traced
 
     def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
         """The shapes of what the function returns, without computing anything."""
-        return self._alone.eval_shape(*args, **kwargs)
+        return self.plain.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
         """Forget all traces and compiled programs."""
-        for program in (self._alone, self.plain, *self._programs.values()):
+        for program in (self.plain, *self._programs.values()):
             if hasattr(program, "clear_cache"):  # not every lifted transform has one
                 program.clear_cache()
         for table in (
@@ -160,7 +158,7 @@ class Programs:
                 return self.take(ready.about(ready.values, *args, **kwargs))
             foremost = _foremost(args, kwargs)
             if foremost is None:
-                return self.take(self.plain(*args, **kwargs))
+                return self.plain(*args, **kwargs)
             if foremost in self.bare:
                 return self.take(self.unaided(*args, **kwargs))
             ways = (self.rebuilt.get(type(first)), self.fresh.get(type(first)))
@@ -212,12 +210,12 @@ class Programs:
             parts_of(type(each))  # if it is a plain leaf, it is known to be from now on
         foremost = _foremost(args, kwargs)
         if foremost is None:
-            return self.take(self.plain(*args, **kwargs))
+            return self.plain(*args, **kwargs)
         is_new = bool(args) and not kwargs and id(args[0]) not in memos
         is_new = is_new and current_trace() is CONCRETE
         tree, statics = self.static.take_out(args, kwargs)
         if jit_is_disabled() or (statics is not None and not is_hashable(statics)):
-            return self._alone(*args, **kwargs)
+            return self.plain(*args, **kwargs)
         leaves, structure = tree_flatten(tree)
         key = (structure, statics, subjects())
         habit = self.habits.get(key)
@@ -370,7 +368,7 @@ class Programs:
                 moulds,
                 options,
                 self._transform,
-                self.brings,
+                self.brings if self._brings_out else None,
             )
             program = self._transform(traced, **options)
             self._programs[key] = program
@@ -398,16 +396,10 @@ class Programs:
                     memo = memo_of(obj)
                     memo.keep(key, value)
                     memo.on_trust |= slot in brought.on_trust
+                    if memo.on_trust and memo.get(key, brought) is brought:
+                        raise LeakedTracerError(key.of(obj))
                     key.note_kin(obj, makeup_of(obj), value)
         return out
-
-
-def name_of(fun: Any) -> str:
-    """As a program is called, and as reports call it."""
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    name: str = getattr(fun, "__qualname__", None) or type(fun).__qualname__
-    return name
 
 
 def _foremost(args: Any, kwargs: Any) -> type | None:

@@ -108,7 +108,8 @@ class Reads:
             about = self._clock.leave(start)
             about |= {"where": where, "start": start, "bytes": bytes_of(value)}
             if is_traced(value) or traces_in(obj):
-                why = why_inline(obj, asked)
+                calls = self._doing.calls
+                why = why_inline(obj, asked, calls[-1].name if calls else "")
                 if self._doing.for_new_objects:
                     why = FOR_NEW_OBJECTS
                 self._add(What.INLINE, key.of(obj), why=why, **about)
