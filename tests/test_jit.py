@@ -303,6 +303,22 @@ def test_a_value_comes_out_only_as_what_it_is(name: str) -> None:
     assert len({*map(id, values)}) == 3
 
 
+@pytest.mark.parametrize("name", ["array", "scalar"])
+def test_nor_as_what_it_travelled_as(name: str) -> None:
+    @cachax.jit
+    def same(odd: Odd, y: Any) -> Any:
+        other = Odd(odd.x)
+        return y * getattr(odd, name)[..., None], odd, other, getattr(other, name)
+
+    odd = Odd(jnp.ones(2))
+    for _ in range(3):
+        _, *outs, _ = same(odd, jnp.ones(1))
+        for out in outs:
+            value, expected = getattr(out, name), getattr(odd, name)
+            assert type(value) is type(expected)
+            np.testing.assert_array_equal(value, expected)
+
+
 def list_of(value: Any) -> Any:
     return value if isinstance(value, float) else list(value)
 

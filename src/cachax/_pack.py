@@ -38,6 +38,8 @@ class Mould:
     identity: tuple[Any, ...]
     hash_of_identity: int
     layout: Layout | None
+    is_numpy: bool
+    """Whether some of its arrays are of numpy, and travel as others."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mould) and self.identity == other.identity
@@ -74,14 +76,17 @@ def pack(
         static += (_HOLE if goes else leaf,)
     if _has_arrays_out_of_sight(value, leaves):
         return None
-    identity = (structure, *map(identity_of, static))
+    is_numpy = any(isinstance(leaf, NUMPY) and _is_array(leaf) for leaf in leaves)
+    identity = (structure, is_numpy, *map(identity_of, static))
     if not is_hashable(identity):
         raise UnhashableValueError(owner, _unhashable_part(static))
     layout = layout_of((value,))
-    mould = Mould(structure, static, len(arrays), identity, hash(identity), layout)
+    hashed = hash(identity)
+    mould = Mould(structure, static, len(arrays), identity, hashed, layout, is_numpy)
     return arrays, mould
 
 
+NUMPY = (np.ndarray, np.generic)
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
@@ -108,7 +113,7 @@ def _is_array(leaf: object) -> bool:
 
 
 def _as_jax(leaf: Any) -> Any:
-    if isinstance(leaf, jax.Array) or not isinstance(leaf, np.ndarray | np.generic):
+    if isinstance(leaf, jax.Array) or not isinstance(leaf, NUMPY):
         return leaf
     with at_trace(CONCRETE):  # in a trace, asarray would give a tracer of it
         return jnp.asarray(leaf)

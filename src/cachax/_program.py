@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ._carry import Brought, Carried
 from ._compat import Tracer
@@ -16,9 +15,9 @@ from ._errors import UnhashableValueError
 from ._find import layout_of
 from ._habit import active_loan
 from ._makeup import makeup_of
-from ._memo import memo_of
+from ._memo import Key, memo_of
 from ._options import Arguments
-from ._pack import is_number, pack
+from ._pack import NUMPY, is_number, pack
 from ._ready import Moulds, Unprepared, by_root
 from ._snapshot import may_change
 
@@ -36,6 +35,7 @@ def carrying(
     only if there are any. What it brings out is noted in `brings`; nothing, without."""
     takes_values = bool(moulds) or transform is not jax.jit
     always_bring = "out_shardings" in options
+    of_numpy = {key for (_, key), mould in moulds if mould.is_numpy}
     in_order = tuple(pair for group in by_root(moulds).values() for pair in group)
 
     def traced(*args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,9 @@ def carrying(
             loan.check_failed()
             raise
         loan.check()
-        return out if brings is None else _bringing_out(out, brings, always_bring)
+        if brings is None:
+            return out
+        return _bringing_out(out, brings, of_numpy, always_bring)
 
     named: Any = _named(traced, fun)
     if not takes_values:
@@ -75,7 +77,7 @@ def bringing(fun: Callable[..., Any], brings: set[Any]) -> Callable[..., Any]:
     """`fun`, with the values of the objects it returns, which are noted in `brings`."""
 
     def traced(*args: Any, **kwargs: Any) -> Any:
-        return _bringing_out(fun(*args, **kwargs), brings)
+        return _bringing_out(fun(*args, **kwargs), brings, set())
 
     return _named(traced, fun)
 
@@ -94,15 +96,18 @@ def _named(traced: Callable[..., Any], fun: Any) -> Callable[..., Any]:
     return functools.wraps(fun)(traced)
 
 
-def _bringing_out(out: Any, brings: set[Any], always: bool = False) -> Any:
-    brought = _values_on(out)
+def _bringing_out(
+    out: Any, brings: set[Any], of_numpy: set[Key], always: bool = False
+) -> Any:
+    brought = _values_on(out, of_numpy)
     brings.update(key.attrname for (_, key), _ in brought.moulds)
     return Brought(out, brought) if brought.moulds or always else out
 
 
-def _values_on(out: Any) -> Carried:
+def _values_on(out: Any, of_numpy: set[Key]) -> Carried:
     """The values kept on the objects in the result of a trace, as far as they can
-    leave it. The others are computed again when they are asked for."""
+    leave it. The others are computed again when they are asked for, and so are those
+    that came into it as other things than they were: `of_numpy`."""
     layout = layout_of((out,))
     arrays: list[Any] = []
     moulds = []
@@ -112,7 +117,7 @@ def _values_on(out: Any) -> Carried:
         if not memo_of(obj).values or not _comes_out_the_same(obj):
             continue
         for key, value in memo_of(obj).values.items():
-            if any(map(_stays_in, jax.tree.leaves(value))):
+            if key in of_numpy or any(map(_stays_in, jax.tree.leaves(value))):
                 continue
             try:
                 packed = pack(value, key.of(obj))
@@ -128,7 +133,7 @@ def _comes_out_the_same(obj: Any) -> bool:
     """Whether what the caller gets is what the values were computed from. A number
     comes out as an array; a class may leave a field behind."""
     leaves, structure = jax.tree.flatten(obj)
-    if any(is_number(x) or isinstance(x, _NUMPY) for x in leaves):
+    if any(is_number(x) or isinstance(x, NUMPY) for x in leaves):
         return False
     before, after = makeup_of(obj), makeup_of(jax.tree.unflatten(structure, leaves))
     if before is None:  # it cannot be told, or some of its values were given
@@ -139,12 +144,9 @@ def _comes_out_the_same(obj: Any) -> bool:
 def _stays_in(leaf: Any) -> bool:
     """Whether a leaf of a value would be another thing outside, of numpy, or the same
     one for all results of the program, which may change."""
-    return isinstance(leaf, _NUMPY) or (
+    return isinstance(leaf, NUMPY) or (
         not isinstance(leaf, jax.Array) and may_change(leaf)
     )
-
-
-_NUMPY = (np.ndarray, np.generic)
 
 
 def apart_from(leaves: Sequence[Any], carried: Carried) -> Carried:
