@@ -15,7 +15,7 @@ import pytest
 
 import cachax
 from cachax import _ready
-from cachax._shelf import Shelf
+from cachax._shelf import NOBODY, Shelf
 
 from measure import compilations, computations, computing, programs_of
 
@@ -159,6 +159,23 @@ def test_a_field_that_is_assigned_over_goes_at_once(how: str) -> None:
     gc.collect()
     assert field() is None
     assert value() is None
+
+
+def test_what_is_cleared_while_it_is_put_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fun, p = cachax.jit(lambda p: p.double), point()
+    put = Shelf.put
+
+    def put_and_clear(shelf: Shelf, ready: Any) -> None:
+        put(shelf, ready)
+        cachax.clear(p)  # in another thread
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Shelf, "put", put_and_clear)
+        warmed(fun, p)
+    assert not has_at_hand(fun, p)
+    assert programs_of(fun).shelf.last is NOBODY
 
 
 def test_functions_that_are_gone_leave_nothing_on_an_object() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ._carry import Ask, Carried
 from ._find import Layout, Slot
-from ._memo import Memo, memo_of
+from ._memo import Key, Memo, memo_of
 from ._options import Arguments
 from ._pack import Mould
 from ._parts import (
@@ -184,6 +184,7 @@ def put_on_shelf(
     on as long as these are as they were."""
     memos = {id(root): memo_of(root)}
     values: list[Any] = []
+    kept: list[tuple[Memo, Key, Any]] = []
     inside: set[int] | None = None
     for (slot, key), mould in moulds:
         owner = owners.get(slot)
@@ -195,10 +196,11 @@ def put_on_shelf(
             if id(owner) not in inside:  # the class makes it up to be flattened
                 return
         memo = memos.setdefault(id(owner), memo_of(owner))
-        packed, changes = memo.packed.get(key, (None, None))
+        packed, changes = entry = memo.packed.get(key, (None, None))
         if packed is None or changes is not None or packed[2] != mould:
             return
         values += packed[1]
+        kept.append((memo, key, entry))
     for memo in memos.values():
         memo.hold()
     is_flat = len(memos) == 1 and memos[id(root)].is_flat
@@ -206,6 +208,9 @@ def put_on_shelf(
     shelf.put(Ready(weakref.ref(root), holds, form(values), about, is_flat))
     for memo in memos.values():
         memo.at_hand.note(shelf, id(root))
+    # Another thread may have had them forgotten before that was noted.
+    if any(memo.packed.get(key) is not entry for memo, key, entry in kept):
+        shelf.withdraw(id(root))
 
 
 def _holding(memo: Memo, *inner: Memo) -> Callable[[Any], bool]:
