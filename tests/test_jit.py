@@ -247,17 +247,59 @@ def test_nothing_in_place_of_an_object_that_just_went() -> None:
     assert watch() is None
 
 
-def test_a_call_with_arrays_alone_is_one_of_jax_jit() -> None:
-    def made(x: Any) -> Vector:
-        new = Vector(2 * x)
-        new.norm  # noqa: B018
-        return new
+def made(x: Any, n: Any = 1, *, k: Any = 1) -> Vector:
+    new = Vector(n * k * x)
+    new.norm  # noqa: B018
+    return new
 
-    with computations() as counts:
+
+@pytest.mark.parametrize("options", [{}, {"static_argnums": 1}, {"donate_argnums": 0}])
+def test_a_function_that_makes_an_object_of_arrays(options: dict[str, Any]) -> None:
+    jax.clear_caches()
+    make = cachax.jit(made, **options)
+    for args, kwargs in (((), {}), ((2,), {}), ((), {"k": 2})):
         for _ in range(3):
-            out = cachax.jit(made)(jnp.array([3.0, 4.0]))
-            assert out.norm == out.norm == 10
-    assert counts["norm"] == 6  # inside, and on what comes out
+            with computations() as counts:
+                out = make(jnp.array([3.0, 4.0]), *args, **kwargs)
+                assert out.norm == (10 if args or kwargs else 5)
+            assert counts == {"norm": 1}
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_such_a_function_under_other_transforms(is_known: bool) -> None:
+    make, x = cachax.jit(lambda x: made(x)), jnp.array([3.0, 4.0])
+    if is_known:
+        make(x)
+    assert jax.vmap(lambda x: make(x).norm)(jnp.ones((2, 4))).tolist() == [2, 2]
+    gradient = jax.grad(lambda x: make(x).norm)(x)
+    np.testing.assert_allclose(gradient, [0.6, 0.8], rtol=1e-6)
+    assert jax.jit(lambda x: make(x).norm)(x) == 5
+    assert isinstance(make.eval_shape(x), Vector)
+    assert isinstance(make.lower(x).compile()(x), Vector)
+    with jax.disable_jit():
+        assert make(x).norm == 5
+    assert make(x).norm == 5
+    make.clear_cache()
+    assert make(x).norm == 5
+
+
+def test_any_other_call_with_arrays_alone_is_one_of_jax_jit() -> None:
+    traces = []
+
+    def fun(x: Any) -> Any:
+        traces.append(x)
+        return x + 1
+
+    for _ in range(3):
+        assert cachax.jit(fun)(jnp.ones(3)).tolist() == [2, 2, 2]
+    assert len(traces) == 1
+    jitted = cachax.jit(fun)
+    jitted.lower(jnp.ones(4))
+    jitted(jnp.ones(4))
+    assert len(traces) == 2
+    gone = weakref.ref(programs_of(jitted))
+    del jitted
+    assert gone() is None
 
 
 class Odd(eqx.Module):

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 
 from ._body import carrying_body
-from ._compat import is_jitted
+from ._compat import CONCRETE, current_trace, is_jitted
 from ._errors import NowhereToStoreError, host_only_note
 from ._kin import NOT_KEPT, Kin
-from ._levels import at_level_of
+from ._levels import at_level_of, traces_in
 from ._makeup import Makeup, makeup_of
 from ._memo import NOT_LENT, Key, Memo, memo_of
 from ._recent import Recent
@@ -20,6 +20,23 @@ _NEEDS_NUMBERS = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
+
+
+class Inside:
+    """Tells whether a value was computed for a traced object since it was made."""
+
+    _count = 0
+
+    def __init__(self) -> None:
+        self._then = Inside._count
+
+    def __bool__(self) -> bool:
+        return Inside._count != self._then
+
+    @classmethod
+    def note(cls, obj: Any) -> None:
+        if current_trace() is not CONCRETE and traces_in(obj):
+            cls._count += 1
 
 
 class Computed(Key):
@@ -66,6 +83,7 @@ class Computed(Key):
                     memo.from_kin = True
                     memo.keep(self, value)
                     return value
+            Inside.note(obj)
             value = self.evaluate(obj)
             keeping = memo.after_a_body(obj)
             keeping.keep(self, value)

@@ -26,10 +26,9 @@ def jit(fun: Any = None, /, **options: Any) -> Any:
     """`jax.jit`, with the cached values of the objects among the arguments.
 
     A value the function asks for is computed on the caller's own object, once, and
-    is an input of the compiled program from then on. An object the function makes of
-    others and returns comes out with the values computed on it inside. With arrays
-    alone for arguments it is `jax.jit` and nothing else. Options are those of
-    `jax.jit`; argument numbers mean the arguments of `fun`.
+    is an input of the compiled program from then on. An object the function returns
+    comes out with the values computed on it inside. Options are those of `jax.jit`;
+    argument numbers mean the arguments of `fun`.
 
     >>> import dataclasses, jax, jax.numpy as jnp, cachax
     >>> @jax.tree_util.register_dataclass

@@ -1,5 +1,7 @@
 """The programs of one function, and which values each call of it takes along."""
 
+import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +12,12 @@ from ._carry import Brought, Carried, NewSubject
 from ._compat import (
     CONCRETE,
     UNSPECIFIED,
+    Tracer,
     current_trace,
     forget_failed_traces,
     jit_is_disabled,
 )
+from ._computed import Inside
 from ._errors import LeakedTracerError
 from ._find import Layout, layout_of
 from ._fresh import ENOUGH, Fresh, what_comes_inside
@@ -72,7 +76,7 @@ class Programs:
         options: dict[str, Any],
         transform: Callable[..., Any] = jax.jit,
     ) -> None:
-        self.plain: Any = transform(fun, **options)  # at once: it checks the options
+        self._alone: Any = transform(fun, **options)  # at once: it checks the options
         self._transform = transform
         # In front of the arguments, when no values are: other transforms count them.
         self._nothing: tuple[Any, ...] = () if transform is jax.jit else ((),)
@@ -83,11 +87,15 @@ class Programs:
         # The names of the values that results come out with: mostly none. With that
         # option they all come out as if they had some.
         self.brings: set[Any] = {"out_shardings"} & options.keys()
+        # For calls with arrays alone. By a proxy: it is to go when it is let go.
+        self.plain = self._alone
+        if transform is jax.jit and not self.brings:
+            self.plain = functools.partial(Programs._find_out, weakref.proxy(self))
         self.static = Arguments.static(fun, options)
         self._donates = any(options.get(f"donate_arg{x}") for x in ("nums", "names"))
         # Without programs of its own, it runs the function at every call, which must
         # then have something lent to it.
-        keeps_programs = hasattr(self.plain, "lower")
+        keeps_programs = hasattr(self._alone, "lower")
         # Another transform may do something with the result.
         self._brings_out = keeps_programs
         self._may_guess = (
@@ -101,6 +109,7 @@ class Programs:
         self._met: dict[type, int] = Recent()
         self.fresh: dict[type, Fresh] = Recent()
         self.rebuilt: dict[type, Rebuilt] = Recent()
+        self._making: Any = None
         self._inside: set[Key] = set()  # what it asks for and cannot be lent
         self._borrower = object()
         self.watchers = watchers_of(Programs, "call")
@@ -117,21 +126,21 @@ class Programs:
         the arguments of the function and nothing else, so it computes cached values
         inside.
         """
-        lowered: jax.stages.Lowered = self.plain.lower(*args, **kwargs)
+        lowered: jax.stages.Lowered = self._alone.lower(*args, **kwargs)
         return lowered
 
     def trace(self, /, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """The trace of the program on its own; see `lower`."""
-        traced: jax.stages.Traced = self.plain.trace(*args, **kwargs)
+        traced: jax.stages.Traced = self._alone.trace(*args, **kwargs)
         return traced
 
     def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
         """The shapes of what the function returns, without computing anything."""
-        return self.plain.eval_shape(*args, **kwargs)
+        return self._alone.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
         """Forget all traces and compiled programs."""
-        for program in (self.plain, *self._programs.values()):
+        for program in (self._alone, self._making, *self._programs.values()):
             if hasattr(program, "clear_cache"):  # not every lifted transform has one
                 program.clear_cache()
         for table in (
@@ -170,6 +179,26 @@ class Programs:
         except Unprepared:
             guessed = True
         return self.call_by_plan(args, kwargs, guessed)
+
+    def _find_out(self, *args: Any, **kwargs: Any) -> Any:
+        """With arrays alone, for the first time: does it make objects, compute values
+        of theirs and return them? Mostly not: then it is `jax.jit` and nothing else."""
+        # (`self` is a proxy, and so it is in `_make`.)
+        if not _are_real(args, kwargs):
+            return self._alone(*args, **kwargs)
+        inside = Inside()
+        traced = self._alone.trace(*args, **kwargs)
+        self.plain = self._alone
+        if inside and layout_of((traced.out_info,)) is not None:
+            making = bringing(self.__wrapped__, self.brings)
+            self._making = jax.jit(making, **self._options)
+            self.plain = functools.partial(Programs._make, self)
+        return self.plain(*args, **kwargs)
+
+    def _make(self, *args: Any, **kwargs: Any) -> Any:
+        """With arrays alone, where objects come out, which may have values."""
+        program = self._making if _are_real(args, kwargs) else self._alone
+        return self.take(program(*args, **kwargs))
 
     def call_by_plan(self, args: Any, kwargs: Any, guessed: bool) -> Any:
         """With several objects, or with objects inside other things; or with none, but
@@ -215,7 +244,7 @@ class Programs:
         is_new = is_new and current_trace() is CONCRETE
         tree, statics = self.static.take_out(args, kwargs)
         if jit_is_disabled() or (statics is not None and not is_hashable(statics)):
-            return self.plain(*args, **kwargs)
+            return self._alone(*args, **kwargs)
         leaves, structure = tree_flatten(tree)
         key = (structure, statics, subjects())
         habit = self.habits.get(key)
@@ -400,6 +429,13 @@ class Programs:
                         raise LeakedTracerError(key.of(obj))
                     key.note_kin(obj, makeup_of(obj), value)
         return out
+
+
+def _are_real(args: Any, kwargs: Any) -> bool:
+    """Whether these plain leaves are no tracers, and no trace is going on."""
+    leaves = (*args, *kwargs.values())
+    is_traced = any(isinstance(x, Tracer) for x in leaves)
+    return current_trace() is CONCRETE and not is_traced and not jit_is_disabled()
 
 
 def _foremost(args: Any, kwargs: Any) -> type | None:
