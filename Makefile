@@ -63,4 +63,4 @@ lock: $(NEWEST)/.ready  ## choose the newest versions anew, and the oldest JAX's
 	  -o requirements/oldest.txt
 
 clean:
-	rm -rf bench.json lab.html docs/_build examples/*.png .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf bench.json lab.html docs/_build docs/jupyter_execute examples/*.png .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache
