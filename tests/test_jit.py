@@ -283,6 +283,35 @@ def test_such_a_function_under_other_transforms(is_known: bool) -> None:
     assert make(x).norm == 5
 
 
+def test_such_a_function_with_given_values_and_odd_classes() -> None:
+    class Odd:
+        """Its fields are computed from its leaves; and one of them is left behind."""
+
+        def __init__(self, x: Any, scale: Any = None) -> None:
+            self.x = jnp.asarray(x) + 0
+            self.scale = np.ones(1) if scale is None else scale
+
+        @cachax.cached_property
+        def scaled(self) -> Any:
+            return self.scale * self.x
+
+    jax.tree_util.register_pytree_node(
+        Odd, lambda obj: ((obj.x,), None), lambda _, leaves: Odd(*leaves)
+    )
+
+    @cachax.jit
+    def odd(x: Any) -> Any:
+        new = Odd(x, np.full(1, 2.0))
+        return new, new.scaled
+
+    given = cachax.jit(lambda self: cachax.preset(Vector(self), norm=7.0))
+    x = jnp.ones(2)
+    for _ in range(3):
+        out, scaled = odd(x)
+        assert (out.scaled.tolist(), scaled.tolist()) == ([1, 1], [2, 2])
+        assert given(x).norm == given(self=x).norm == 7
+
+
 def test_any_other_call_with_arrays_alone_is_one_of_jax_jit() -> None:
     traces = []
 

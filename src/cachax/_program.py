@@ -3,6 +3,7 @@ with its result."""
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -136,9 +137,10 @@ def _comes_out_the_same(obj: Any) -> bool:
     if any(is_number(x) or isinstance(x, NUMPY) for x in leaves):
         return False
     before, after = makeup_of(obj), makeup_of(jax.tree.unflatten(structure, leaves))
-    if before is None:  # it cannot be told, or some of its values were given
-        return True
-    return after is not None and (before.rest, before.ids) == (after.rest, after.ids)
+    if before is None or after is None:  # it cannot be told
+        return memo_of(obj).on_trust
+    is_same = before.rest == after.rest
+    return is_same and all(map(operator.is_, before.arrays, after.arrays))
 
 
 def _stays_in(leaf: Any) -> bool:

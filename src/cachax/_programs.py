@@ -180,7 +180,7 @@ class Programs:
             guessed = True
         return self.call_by_plan(args, kwargs, guessed)
 
-    def _find_out(self, *args: Any, **kwargs: Any) -> Any:
+    def _find_out(self, /, *args: Any, **kwargs: Any) -> Any:
         """With arrays alone, for the first time: does it make objects, compute values
         of theirs and return them? Mostly not: then it is `jax.jit` and nothing else."""
         # (`self` is a proxy, and so it is in `_make`.)
@@ -188,14 +188,15 @@ class Programs:
             return self._alone(*args, **kwargs)
         inside = Inside()
         traced = self._alone.trace(*args, **kwargs)
-        self.plain = self._alone
-        if inside and layout_of((traced.out_info,)) is not None:
+        if self._making is None:
+            self.plain = self._alone
+        if inside and _may_have_objects(traced):
             making = bringing(self.__wrapped__, self.brings)
             self._making = jax.jit(making, **self._options)
             self.plain = functools.partial(Programs._make, self)
         return self.plain(*args, **kwargs)
 
-    def _make(self, *args: Any, **kwargs: Any) -> Any:
+    def _make(self, /, *args: Any, **kwargs: Any) -> Any:
         """With arrays alone, where objects come out, which may have values."""
         program = self._making if _are_real(args, kwargs) else self._alone
         return self.take(program(*args, **kwargs))
@@ -429,6 +430,14 @@ class Programs:
                         raise LeakedTracerError(key.of(obj))
                     key.note_kin(obj, makeup_of(obj), value)
         return out
+
+
+def _may_have_objects(traced: jax.stages.Traced) -> bool:
+    """Whether the result of a trace has objects that may have values."""
+    try:
+        return layout_of((traced.out_info,)) is not None
+    except Exception:  # a class that does something with its leaves
+        return True
 
 
 def _are_real(args: Any, kwargs: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import jax
 
+from ._computed import Inside
 from ._errors import LeakedTracerError, UnknownPropertyError
 from ._find import is_pytree
 from ._memo import Key, keys_of, memo_of, sources_of
@@ -81,6 +82,7 @@ def preset(obj: T, /, **values: Any) -> T:
         memo_of(new).forget(key)
     memo = memo_of(new)
     memo.on_trust = True
+    Inside.note(new)
     for key, value in zip(keys, values.values(), strict=True):
         key.is_given()
         memo.keep(key, value)
