@@ -189,7 +189,7 @@ def test_what_is_read_while_an_object_is_built() -> None:
     assert counts == {"norm": 2}
     with computations() as counts:
         assert Read(jnp.array([3.0, 4.0])).norm == 5
-    assert counts["norm"] <= 2
+    assert counts["norm"] == 2  # before and after the second field is there
 
 
 def test_a_class_that_is_pickled_whole() -> None:

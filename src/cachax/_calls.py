@@ -127,7 +127,7 @@ class Calls:
         return take
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(programs: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(programs: Any, /, *args: Any, **kwargs: Any) -> Any:
             name = _name(programs).rpartition(".")[2]
             call = Call(where_now(), name, was_known=bool(programs.habits))
             ready = programs.shelf.get(id(args[0])) if args else None

@@ -82,8 +82,8 @@ def jitted(
 ) -> Jitted[P, R]:
     """`fun` under `transform`, which is `jax.jit` or one like it.
 
-    A function, since to call any other object takes Python twice as long. All it has
-    of its own is `programs`: so it can be pickled where closures can.
+    A function, since to call any other object takes Python longer. All it has of its
+    own is `programs`: so it can be pickled where closures can.
     """
     programs = Programs(fun, options, transform)
 

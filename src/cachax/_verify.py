@@ -166,7 +166,7 @@ class _Hits:
         return planned
 
     def on_call(self, call: Method) -> Method:
-        def calling(programs: Any, *args: Any, **kwargs: Any) -> Any:
+        def calling(programs: Any, /, *args: Any, **kwargs: Any) -> Any:
             if args:
                 found = _on_shelf(programs, args[0]) or _of_rebuilt(programs, args[0])
                 if found is not None:
