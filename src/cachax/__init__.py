@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ._cached import cached_property as cached_property
+    from ._core.property import cached_property as cached_property
     from ._errors import CachaxError as CachaxError
     from ._errors import LeakedTracerError as LeakedTracerError
     from ._errors import LiftError as LiftError
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from ._errors import UnhashableValueError as UnhashableValueError
     from ._errors import UnknownPropertyError as UnknownPropertyError
     from ._explain import explain as explain
-    from ._function import cache as cache
-    from ._jit import jit as jit
-    from ._lift import lift as lift
-    from ._method import cached_method as cached_method
+    from ._core.function import cache as cache
+    from ._jit.jit import jit as jit
+    from ._jit.lift import lift as lift
+    from ._core.method import cached_method as cached_method
     from ._record import record as record
     from ._report import Report as Report
-    from ._verbs import cached as cached
-    from ._verbs import clear as clear
-    from ._verbs import is_cached as is_cached
-    from ._verbs import preset as preset
-    from ._verbs import warm as warm
+    from ._jit.verbs import cached as cached
+    from ._jit.verbs import clear as clear
+    from ._jit.verbs import is_cached as is_cached
+    from ._jit.verbs import preset as preset
+    from ._jit.verbs import warm as warm
     from ._verify import verify as verify
-    from ._vmap import vmap as vmap
+    from ._jit.vmap import vmap as vmap
 else:
     # The same, on first use: `cachax lint` works where JAX is not installed.
     _HOMES = {
-        "_cached": ["cached_property"],
+        "_core.property": ["cached_property"],
         "_errors": [
             "CachaxError",
             "LeakedTracerError",
@@ -45,15 +45,15 @@ else:
             "UnknownPropertyError",
         ],
         "_explain": ["explain"],
-        "_function": ["cache"],
-        "_jit": ["jit"],
-        "_lift": ["lift"],
-        "_method": ["cached_method"],
+        "_core.function": ["cache"],
+        "_jit.jit": ["jit"],
+        "_jit.lift": ["lift"],
+        "_core.method": ["cached_method"],
         "_record": ["record"],
         "_report": ["Report"],
-        "_verbs": ["cached", "clear", "is_cached", "preset", "warm"],
+        "_jit.verbs": ["cached", "clear", "is_cached", "preset", "warm"],
         "_verify": ["verify"],
-        "_vmap": ["vmap"],
+        "_jit.vmap": ["vmap"],
     }
     __all__ = [name for names in _HOMES.values() for name in names]
 

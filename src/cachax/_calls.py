@@ -17,7 +17,7 @@ from ._program import name_of
 from ._programs import Programs
 from ._ready import Declined, Plan
 from ._rebuilt import Rebuilt
-from ._watch import Wrap
+from ._core.watch import Wrap
 
 
 class Calls:

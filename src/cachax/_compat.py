@@ -8,7 +8,9 @@ from typing import Any
 import jax
 from jax._src import config as _config
 from jax._src import core as _core  # trace_ctx, eval_trace: 0.4.36 and later
+from jax._src import dtypes as _dtypes
 from jax._src import sharding_impls as _shardings
+from jax._src import source_info_util as _source_info
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.state.types import AbstractRef  # 0.4.36 and later
 
@@ -150,3 +152,39 @@ _TRACES = {
     "ShardMapTrace": "shard_map",
     "MapTrace": "pmap",
 }
+
+
+def aval_of_number(number: Any) -> tuple[Any, ...]:
+    """The shape, dtype and weak type that a Python number has inside `jit`."""
+    if type(number) is bool:
+        return ((), _BOOL, False)
+    return ((), _dtypes.result_type(type(number)), True)
+
+
+_BOOL = jax.numpy.dtype(bool)
+
+
+def as_input(trace: Trace, x: Any) -> Any:
+    """`x` as a tracer of `trace`, which takes it as one more input."""
+    if jax.__version_info__ >= (0, 5, 1):
+        return trace.to_jaxpr_tracer(x, _source_info.current())
+    return trace.to_jaxpr_tracer(x)
+
+
+eval_jaxpr: Any = _core.eval_jaxpr
+"""Runs a jaxpr operation by operation."""
+
+
+def settings() -> tuple[Any, ...]:
+    """The configuration that the numbers in a value depend on."""
+    return (
+        _config.enable_x64.value,
+        _config.default_matmul_precision.value,
+        _config.numpy_dtype_promotion.value,
+        _config.default_prng_impl.value,
+    )
+
+
+def tracing_is_forbidden() -> bool:
+    """Inside `jax.no_tracing`."""
+    return bool(_config.no_tracing.value)

@@ -41,7 +41,7 @@ from ._ready import (
 from ._rebuilt import Rebuilt, values_of, what_is_known
 from ._recent import Guesses, Recent
 from ._shelf import Shelf
-from ._watch import watchers_of
+from ._core.watch import watchers_of
 
 
 class _Nothing:

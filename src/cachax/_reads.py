@@ -18,7 +18,7 @@ from ._memo import Key, Memo, memos
 from ._parts import instance_dict
 from ._uses import is_looking
 from ._vmap import BatchKey
-from ._watch import Wrap
+from ._core.watch import Wrap
 
 wait_for: Callable[[Any], Any] = jax.block_until_ready
 

@@ -10,7 +10,7 @@ from ._calls import Calls
 from ._journal import Journal
 from ._reads import Reads
 from ._report import Report
-from ._watch import watching
+from ._core.watch import watching
 
 _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 _COMPILED = "/jax/core/compile/backend_compile_duration"  # 0.4.36 and later

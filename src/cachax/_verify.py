@@ -28,7 +28,7 @@ from ._pack import pack
 from ._parts import instance_dict, walk
 from ._programs import Programs
 from ._ready import Moulds, Plan, by_root
-from ._watch import watching
+from ._core.watch import watching
 from ._written import Seen, Then, contents
 
 Method = Callable[..., Any]

@@ -1,0 +1,284 @@
+"""A value with a body: found, or computed once, at the level of its object."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from .._compat import settings
+from .._errors import NowhereToStoreError, host_only_note
+from . import index
+from .inputs import Inputs, inputs_of
+from .levels import at_level_of, may_be_kept, traces_in
+from .memo import NOT_PROVIDED, Key, Memo, memo_of
+from .recent import Recent
+from .uses import UNKNOWN, Learned, Traced, Uses, compute, learn, leaves_traced, reading_of
+from .values import template_of
+
+MISSING: Any = object()
+_NEEDS_CONCRETE_VALUES = (
+    jax.errors.ConcretizationTypeError,  # TracerBoolConversionError among them
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+class Computed(Key):
+    """A key with a body."""
+
+    def __init__(self, name: str, body: Callable[[Any], Any]) -> None:
+        self.attrname = None
+        self.learned = Learned(Recent())
+        self.batched: dict[Any, Any] = Recent()
+        """The same for each example of a batch, by how the batch is mapped."""
+        self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
+        self._fingerprints: dict[Any, Any] = Recent(8)
+        """Of traces that were just made."""
+        self.body = body
+        self._name = name  # as written: the class may not have set its name
+
+    def read(self, obj: Any) -> Any:
+        try:
+            memo = memo_of(obj)
+        except TypeError:
+            if type(obj).__weakrefoffset__ != 0:
+                raise
+            raise NowhereToStoreError(type(obj), self._name) from None
+        value = memo.values.get(self, MISSING)
+        return self._compute(obj, memo) if value is MISSING else value
+
+    def peek(self, obj: Any, default: Any) -> Any:
+        value = memo_of(obj).get(self, MISSING)
+        if value is not MISSING:
+            return value
+        inputs = None if traces_in(obj) else inputs_of(obj)
+        record = None if inputs is None else self.record(inputs)
+        if record is None:
+            return default
+        return record.template.fill(self._used(inputs))
+
+    def _compute(self, obj: Any, memo: Memo) -> Any:
+        with memo.one_thread(self):
+            memo = memo_of(obj)  # another thread's body may have led to a new one
+            value = memo.get(self, MISSING)
+            if value is not MISSING:
+                return value
+            value, uses = self._obtain(obj, memo)
+            keeping = memo.after_a_body(obj)
+            keeping.keep(self, value)
+            return value
+
+    def _obtain(self, obj: Any, memo: Memo) -> tuple[Any, Uses | None]:
+        """The value: provided from outside a trace, found, or computed."""
+        if memo.provider is not None:
+            value = memo.provider(self)
+            if value is not NOT_PROVIDED:
+                return value, None
+        reading = reading_of(obj)
+        if reading is not None:
+            context, original = reading
+            return context.value(*self._read_original(original)), None
+        inputs = inputs_of(obj)
+        if inputs is None:
+            return self.evaluate(obj, None)
+        traces = traces_in(obj)
+        if not traces:
+            record = self.record(inputs)
+            if record is not None:
+                return record.template.fill(self._used(inputs)), None
+            value, uses = self.evaluate(obj, inputs)
+            if uses is not None and memo.after_a_body(obj) is memo_of(obj):
+                record = self.note(inputs, uses, value)
+                if record is not None:
+                    record.fingerprint = self._fingerprints.pop(inputs.exactly, None)
+            return value, uses
+        table = table_of(traces)
+        if table is None:
+            return self.evaluate(obj, None)
+        value = table.find(self, obj, inputs)
+        if value is not NOT_PROVIDED:
+            return value, None
+        value, uses = self.evaluate(obj, inputs)
+        if uses is not None:
+            table.records.append((self, inputs, uses, value))
+        return value, uses
+
+    def _read_original(self, original: Any) -> tuple[Any, Any, Uses | None]:
+        """For the copy of an object that a body is traced with."""
+        value = self.read(original)
+        inputs = inputs_of(original)
+        is_known = inputs is not None and not self.is_supplied(original)
+        uses = self.learned.get(inputs) if is_known else None  # type: ignore[arg-type]
+        return value, original, uses
+
+    def leaves_traced(self, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
+        """Which leaves of the value depend on Python numbers that `jit` traces."""
+        found = self._leaves_traced.get(inputs.exactly)
+        if found is None:
+            found = at_level_of(obj, lambda x: leaves_traced(self.body, x, inputs))
+            self._leaves_traced[inputs.exactly] = found
+        return found
+
+    def is_supplied(self, obj: Any) -> bool:
+        """Whether the user put the value there."""
+        return self in memo_of(obj).supplied
+
+    def record(self, inputs: Inputs) -> index.Record | None:
+        """The record for an object with these inputs."""
+        uses = self.learned.get(inputs)
+        if uses is None or not uses.is_shareable(inputs):
+            return None
+        return index.find(self, uses.ids(inputs), uses.statics(inputs))
+
+    def _used(self, inputs: Inputs) -> list[Any]:
+        uses = self.learned.get(inputs)
+        return [] if uses is None else [inputs.arrays[i] for i in uses.positions]
+
+    def note(self, inputs: Inputs, uses: Uses, value: Any) -> index.Record | None:
+        """Keep a value for all objects with these inputs."""
+        arrays = [inputs.arrays[i] for i in uses.positions]
+        numbers = {i for i, _ in inputs.numbers}
+        holders = [x for i, x in enumerate(inputs.arrays) if i not in numbers]
+        if not holders or traces_in(value):
+            return None
+        template = template_of(value, arrays)
+        if template is None:
+            return None
+        return index.put(self, arrays, uses.statics(inputs), template, holders)
+
+    def forget(self, obj: Any) -> None:
+        """The value for `obj`, and for all objects with the same arrays."""
+        memo_of(obj).forget(self)
+        inputs = inputs_of(obj)
+        record = None if inputs is None else self.record(inputs)
+        if record is not None:
+            index.drop(record)
+
+    def _known(self, inputs: Inputs, uses: Uses, traced: Traced) -> Any:
+        """A value for the same arrays whose body did the same, though a Python number
+        or the order of a dictionary was different."""
+        found = index.candidates(self, uses.ids(inputs))
+        if not (found or inputs.numbers or inputs.orders):
+            return UNKNOWN
+        fingerprint = traced.fingerprint
+        for record in found:
+            is_same = record.statics[0] == inputs.statics
+            is_same = is_same and record.statics[-1] == settings()
+            if is_same and record.fingerprint == fingerprint:
+                return record.template.fill([inputs.arrays[i] for i in uses.positions])
+        self._fingerprints[inputs.exactly] = fingerprint
+        return UNKNOWN
+
+    def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
+        """What the body computes for `obj`, whatever is kept, and what it used."""
+
+        def known(uses: Uses, traced: Traced) -> Any:
+            return self._known(inputs, uses, traced)  # type: ignore[arg-type]
+
+        def body(obj: Any) -> tuple[Any, Uses | None]:
+            return compute(self.body, obj, inputs, self.learned, known)
+
+        try:
+            with jax.profiler.TraceAnnotation(self.of(obj)):
+                return at_level_of(obj, body)
+        except _NEEDS_CONCRETE_VALUES as error:
+            if not getattr(error, "__notes__", ()):  # not added yet, further inside
+                error.add_note(host_only_note(self.of(obj)))
+            raise
+
+
+class Table:
+    """What is known inside a running trace of a `cachax.jit` function.
+
+    Held by the call, and not by the arrays: a tracer is kept alive by whatever was
+    computed from it.
+    """
+
+    def __init__(self, trace: Any) -> None:
+        self.trace = trace
+        self.records: list[tuple[Computed, Inputs, Uses, Any]] = []
+        self.arguments: list[Any] = []
+        """The traced objects that values are provided for."""
+        self.passed: dict[int, tuple[Any, Any]] = {}
+        """Tracers that came out of a function unchanged, and what went in."""
+
+    def find(self, key: Computed, obj: Any, inputs: Inputs) -> Any:
+        """A value of a different object of this trace that holds for `obj` too."""
+        for other, its, uses, value in self.records:
+            is_same = other is key and holds(uses, inputs, its, self)
+            if is_same and may_be_kept(value, obj):
+                return value
+        uses = None
+        for argument in self.arguments:
+            if type(argument) is type(obj) and argument is not obj:
+                its = inputs_of(argument)
+                if its is None or its.statics != inputs.statics:
+                    continue
+                if uses is None:
+                    uses = at_level_of(obj, lambda x: _learn(key, x, inputs))
+                if holds(uses, inputs, its, self):
+                    return key.read(argument)
+        return NOT_PROVIDED
+
+    def origin(self, array: Any) -> Any:
+        while id(array) in self.passed:
+            array = self.passed[id(array)][1]
+        return array
+
+
+def _learn(key: Computed, obj: Any, inputs: Inputs) -> Uses:
+    return learn(key.body, obj, inputs, key.learned)
+
+
+def holds(uses: Uses, inputs: Inputs, other: Inputs, table: Table) -> bool:
+    """Whether a value for one object of a trace is that of the other too."""
+    if len(inputs.arrays) != len(other.arrays):
+        return False
+    mine, its = inputs.arrays, other.arrays
+    return all(
+        table.origin(mine[i]) is table.origin(its[i]) for i in uses.positions
+    ) and uses.statics(inputs) == uses.statics(other)
+
+
+class _Tables(threading.local):
+    def __init__(self) -> None:
+        self.running: list[Table] = []
+
+
+tables = _Tables()
+
+
+def table_of(traces: set[Any]) -> Table | None:
+    """The table of the trace that an object belongs to."""
+    for table in tables.running:
+        if traces == {table.trace}:
+            return table
+    return None
+
+
+class CallKey(Computed):
+    """A cached method or function, and the other arguments it is called with."""
+
+    def __init__(
+        self,
+        source: Any,
+        identity: Any,
+        attrname: str,
+        body: Callable[[Any], Any],
+    ) -> None:
+        super().__init__(attrname, body)
+        self.source = source
+        self.attrname = attrname
+        self._identity = identity
+        self._hash = hash((id(source), identity))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, CallKey)
+            and self.source is other.source
+            and self._identity == other._identity
+        )
+
+    def __hash__(self) -> int:
+        return self._hash

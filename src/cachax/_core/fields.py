@@ -1,0 +1,341 @@
+"""What an object contains, read from its fields without running any of its code.
+
+Not `jax.tree.leaves`: a class's own flatten function may raise on a half-built object,
+be slow, or read a cached property itself, and a class doesn't have to be a pytree to
+hold arrays.
+"""
+
+import contextlib
+import enum
+import functools
+import gc
+import inspect
+import logging
+import operator
+import sys
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax
+import numpy as np
+
+from .._compat import COMPILED, MODULES, Tracer
+
+Parts = Callable[[Any], list[Any]]
+"""Lists what is directly inside an object, names and keys included."""
+
+ATOMS = (str, bytes, int, float, complex, type(None), np.generic, np.dtype)
+"""Types with nothing inside, compared by value."""
+
+_LEAVES = (jax.Array, Tracer, *ATOMS)
+_COMPILED = (COMPILED, "cachax._jit")
+"""Modules of the classes of compiled functions: only what they wrap is a part."""
+
+_SEALED = (*MODULES, *_COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")
+_SEALED_CLASSES = (logging.Logger, PurePath, enum.Enum)
+"""Modules and classes whose objects count as one thing when looking for changes:
+meshes, shardings, custom derivative rules, objects with internal bookkeeping."""
+
+_SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset, deque)
+_IMMUTABLE = (tuple, frozenset, functools.partial, types.MethodType, types.FunctionType)
+
+plain_leaves: set[type] = {str, bytes, int, float, complex, bool, type(None)}
+"""Types known to have nothing inside, to check many parts at once in C. Only array
+types and builtins are ever added, because a set keeps its classes alive."""
+
+_parts: WeakKeyDictionary[type, Parts | None] = WeakKeyDictionary()
+_frozen: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+
+
+def parts_of(cls: type) -> Parts | None:
+    """How to list the parts of a `cls` object; None if it counts as one thing."""
+    try:
+        return _parts[cls]
+    except KeyError:
+        found = _parts[cls] = _find_parts(cls)
+        return found
+
+
+def walk(root: object) -> Iterator[Any]:
+    """Everything that is reachable from `root`, itself first, each thing once.
+
+    Looks wherever a tracer, or the object itself, can hide: in closures, and through
+    the garbage collector in objects without readable fields.
+    """
+    return reached(root, all_parts)
+
+
+def all_parts(x: object) -> list[Any]:
+    list_parts = parts_of(type(x))
+    if list_parts is not None:
+        return list_parts(x)
+    return [] if type(x) in plain_leaves else _referents(x)
+
+
+def walk_fields(root: object) -> Iterator[Any]:
+    """What `root` consists of, as far as a change of it can be detected."""
+    return reached(root, fields_in)
+
+
+def fields_in(x: object) -> list[Any]:
+    list_parts = parts_of(type(x))
+    is_whole = list_parts is None or isinstance(x, types.FunctionType)
+    return [] if is_whole else list_parts(x)  # type: ignore[misc]
+
+
+def reached(root: object, list_parts: Parts) -> Iterator[Any]:
+    """`root`, what `list_parts` lists of it, and so on; each thing once."""
+    seen = {id(root)}
+    stack = [root]
+    while stack:
+        thing = stack.pop()
+        yield thing
+        if type(thing) not in plain_leaves:
+            for part in reversed(list_parts(thing)):
+                if id(part) not in seen:
+                    seen.add(id(part))
+                    stack.append(part)
+
+
+def is_frozen(cls: type) -> bool:
+    """Whether the direct contents of a `cls` object can't be reassigned."""
+    try:
+        return _frozen[cls]
+    except KeyError:
+        found = _frozen[cls] = _find_frozen(cls)
+        return found
+
+
+def _find_frozen(cls: type) -> bool:
+    if issubclass(cls, _IMMUTABLE):
+        return cls in _IMMUTABLE or cls.__dictoffset__ == 0
+    dataclass = vars(cls).get("__dataclass_params__")  # frozen is not inherited
+    if dataclass is not None and dataclass.frozen:
+        return True
+    if cls.__setattr__.__name__ == "_frozen_setattrs":  # attrs
+        return True
+    equinox = sys.modules.get("equinox")  # freezes its dataclasses differently
+    return equinox is not None and issubclass(cls, equinox.Module)
+
+
+def is_open(part: object) -> bool:
+    """Whether something in `part` itself can be reassigned."""
+    cls = type(part)
+    if cls in plain_leaves or isinstance(part, np.ndarray):
+        return False
+    return parts_of(cls) is not None and not is_frozen(cls)
+
+
+def may_change(thing: object) -> bool:
+    """Whether something inside `thing` can be reassigned."""
+    return any(map(is_open, walk_fields(thing)))
+
+
+def _find_parts(cls: type) -> Parts | None:
+    if issubclass(cls, type | types.ModuleType):
+        return None
+    if issubclass(cls, _LEAVES):
+        return _parts_of_leaf(cls)
+    if issubclass(cls, np.ndarray):
+        return lambda x: x.ravel().tolist() if x.dtype.hasobject else []
+    if issubclass(cls, dict):
+        ordered = OrderedDict if issubclass(cls, OrderedDict) else dict
+        return _with_fields(cls, lambda x: [*ordered.keys(x), *ordered.values(x)])
+    for base in _SEQUENCES:
+        if issubclass(cls, base):
+            return _with_fields(cls, functools.partial(_items, base.__iter__))
+    if issubclass(cls, functools.partial):
+        return lambda x: [x.func, x.args, x.keywords]
+    if issubclass(cls, types.MethodType):
+        return lambda x: [x.__self__, x.__func__]
+    if issubclass(cls, types.FunctionType):
+        return _closure
+    if _is_sealed(cls):
+        return None
+    fields = _fields(cls)
+    if issubclass(cls, BaseException) or (
+        fields is None and cls.__weakrefoffset__ == 0
+    ):
+        return _referents  # a slice, a mapping proxy: no fields, no weak reference
+    return fields
+
+
+def _parts_of_leaf(cls: type) -> Parts | None:
+    """Arrays and atoms have no parts, except the fields of a subclass written in
+    Python: `class Metres(float)` with a unit."""
+    if cls.__module__ == "numpy" or issubclass(cls, jax.Array | Tracer):
+        plain_leaves.add(cls)
+        return None
+    fields = None if _is_sealed(cls) else _fields(cls)
+    if fields is None or cls in plain_leaves or not cls.__flags__ & _MADE_IN_PYTHON:
+        return None
+    for base, plain in _PLAIN_VALUE.items():
+        if issubclass(cls, base):
+            return lambda x: [plain(x), *fields(x)]
+    return fields
+
+
+_PLAIN_VALUE: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bytes: lambda x: bytes.__getitem__(x, slice(None)),
+    int: int.__pos__,
+    float: float.__pos__,
+    complex: complex.__pos__,
+}
+"""The value of an atom of a subclass, without running the subclass's code."""
+
+
+def _items(iterate: Callable[[Any], Iterator[Any]], x: Any) -> list[Any]:
+    """By the base class's own iterator: a subclass's is the user's code."""
+    while True:
+        with contextlib.suppress(RuntimeError):  # changed by another thread meanwhile
+            return [*iterate(x)]
+
+
+def _is_sealed(cls: type) -> bool:
+    if issubclass(cls, _SEALED_CLASSES):
+        return True
+    return any(f"{cls.__module__}.".startswith(f"{sealed}.") for sealed in _SEALED)
+
+
+def _closure(fun: Any) -> list[Any]:
+    cells = [cell.cell_contents for cell in fun.__closure__ or () if _is_full(cell)]
+    defaults = [*(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()]
+    return cells + defaults + [*vars(fun).values()]
+
+
+def _is_full(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 (the read is the test)
+    except ValueError:
+        return False
+    return True
+
+
+def _referents(x: object) -> list[Any]:
+    """What the garbage collector finds inside, except classes and globals."""
+    if isinstance(x, type | types.ModuleType | types.CodeType):
+        return []
+    if type(x).__module__.startswith(_COMPILED):  # leads to all of JAX
+        return [x.__wrapped__] if hasattr(x, "__wrapped__") else []
+    return [
+        part
+        for part in gc.get_referents(x)
+        if not isinstance(part, type | types.ModuleType)
+        and not (type(part) is dict and "__builtins__" in part)
+    ]
+
+
+def _with_fields(cls: type, contents: Parts) -> Parts:
+    """The contents of a container, and its fields if it is a subclass that has some."""
+    fields = _fields(cls)
+    if fields is None:
+        return contents
+    return lambda x: contents(x) + fields(x)
+
+
+def _fields(cls: type) -> Parts | None:
+    """The names and values in the instance's `__dict__` and `__slots__`."""
+    # By name: a slot's descriptor holds its class, and so would this table.
+    slots = slots_of(cls)
+    derived = derived_names(cls)
+    has_dict = cls.__dictoffset__ != 0
+    if has_dict and not slots and not derived and not _replaces_dict(cls):
+        return dict_fields
+    if not has_dict and not slots:
+        return None
+
+    def all_fields(x: Any) -> list[Any]:
+        instance = instance_dict(x, "__dict__") if has_dict else {}
+        names = [name for name in instance if name not in derived]
+        return [
+            *names,
+            *(instance[name] for name in names),
+            *(slot_value(x, name) for name in slots),
+        ]
+
+    return all_fields
+
+
+def derived_names(cls: type) -> frozenset[str]:
+    """Names under which `functools.cached_property` stores values in the `__dict__`.
+
+    They aren't fields: they are derived from them, and appear without any change. A
+    subclass that declares a field of that name has a field.
+    """
+    names = {
+        name
+        for base in cls.__mro__
+        for name, attribute in vars(base).items()
+        if isinstance(attribute, functools.cached_property)
+    }
+    return frozenset(name for name in names if not _is_declared(cls, name))
+
+
+def _is_declared(cls: type, name: str) -> bool:
+    for base in cls.__mro__:
+        if name in inspect.get_annotations(base):
+            return True
+        if name in vars(base):
+            return not isinstance(vars(base)[name], functools.cached_property)
+    return False
+
+
+def _replaces_dict(cls: type) -> bool:
+    """Whether `__dict__` is a property of the class, which may return anything."""
+    dicts = [vars(base)["__dict__"] for base in cls.__mro__ if "__dict__" in vars(base)]
+    return not all(isinstance(each, types.GetSetDescriptorType) for each in dicts)
+
+
+def dict_fields(x: Any) -> list[Any]:
+    fields = instance_dict(x, "__dict__")
+    return [*fields, *fields.values()]
+
+
+instance_dict: Callable[[Any, str], dict[str, Any]] = object.__getattribute__
+"""Not `x.__dict__`, which runs a class's own `__getattribute__`: equinox's takes a
+microsecond."""
+
+
+def reading_dicts_of(cls: type) -> Callable[[Any], dict[str, Any]]:
+    """The fastest function that finds what `instance_dict` finds."""
+    reads: Any = cls.__getattribute__
+    return _usual_dict if reads is object.__getattribute__ else _bare_dict
+
+
+_usual_dict = operator.attrgetter("__dict__")
+
+
+def _bare_dict(x: Any) -> dict[str, Any]:
+    return instance_dict(x, "__dict__")
+
+
+def is_opaque(cls: type) -> bool:
+    """Whether only the garbage collector can see what is inside a `cls` object."""
+    return parts_of(cls) is _referents
+
+
+def slots_of(cls: type) -> list[str]:
+    return [name for base in cls.__mro__ for name in _slots(base)]
+
+
+def _slots(cls: type) -> list[str]:
+    if not cls.__flags__ & _MADE_IN_PYTHON:
+        return []
+    attributes = vars(cls).items()
+    return [n for n, a in attributes if isinstance(a, types.MemberDescriptorType)]
+
+
+_MADE_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE: other classes have C members
+UNSET = "unset"
+
+
+def slot_value(x: object, name: str) -> Any:
+    try:
+        return object.__getattribute__(x, name)
+    except AttributeError:
+        return UNSET

@@ -1,0 +1,187 @@
+"""The index: values by the arrays they came from.
+
+A record is found by its property and the identities of the arrays that the body used,
+and holds for every object with equal static parts. JAX arrays are immutable, so there
+is nothing to invalidate: a record is removed when one of its arrays is gone. No object
+is involved, so whether a value is found depends on the arrays alone, and never on what
+the garbage collector did.
+"""
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .values import Template
+
+Key = Any
+_VARIANTS = 2
+"""Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
+one for each `i`."""
+_VARIANTS_OF_NO_ARRAY = 64
+"""The same for values that used no array, which all objects of a class share."""
+
+
+class Record:
+    """A value, the arrays it came from, and the static parts of its objects."""
+
+    __slots__ = (
+        "fingerprint",
+        "holders",
+        "ids",
+        "is_supplied",
+        "key",
+        "packed",
+        "statics",
+        "template",
+    )
+
+    def __init__(
+        self, key: Key, ids: tuple[int, ...], statics: Any, template: Template
+    ) -> None:
+        self.key = key
+        self.ids = ids
+        self.statics = statics
+        self.template = template
+        self.packed: Any = None
+        """Its form inside `jit`, once that is known (`_jit`)."""
+        self.fingerprint: Any = None
+        """Of the trace of the body, where numbers or orders may make a difference."""
+        self.is_supplied = False
+        """Whether the user supplied it (`preset`)."""
+        self.holders = 0
+        """For a value that used no array: how many arrays of its objects there are."""
+
+
+class ArrayRef(weakref.ref[Any]):
+    """An array, and what goes when it is gone."""
+
+    __slots__ = ("calls", "id", "records")
+
+    id: int
+    records: list[Record]
+    calls: list[Callable[[], None]]
+
+
+_records: dict[tuple[Key, tuple[int, ...]], tuple[Record, ...]] = {}
+_arrays: dict[int, ArrayRef] = {}
+
+
+def find(key: Key, ids: tuple[int, ...], statics: Any) -> Record | None:
+    """The record for arrays with these ids, which the caller holds."""
+    for record in _records.get((key, ids), ()):
+        if record.statics is statics or record.statics == statics:
+            return record
+    return None
+
+
+def candidates(key: Key, ids: tuple[int, ...]) -> tuple[Record, ...]:
+    """All records for these arrays, whatever their static parts."""
+    return _records.get((key, ids), ())
+
+
+def put(
+    key: Key,
+    arrays: Sequence[Any],
+    statics: Any,
+    template: Template,
+    holders: Iterable[Any] = (),
+) -> Record:
+    """Keep a value for these arrays. If it used none, `holders` are the arrays that it
+    stays with, as long as one of them is there."""
+    record = Record(key, (*map(id, arrays),), statics, template)
+    _add(record, arrays or holders)
+    return record
+
+
+def _add(record: Record, arrays: Iterable[Any]) -> None:
+    place = (record.key, record.ids)
+    old = [r for r in _records.get(place, ()) if r.statics != record.statics]
+    newest = (record, *old)
+    limit = _VARIANTS if record.ids else _VARIANTS_OF_NO_ARRAY
+    for dropped in newest[limit:]:
+        drop(dropped)
+    _records[place] = newest[:limit]
+    for array in arrays:
+        ref = ref_of(array)
+        if record not in ref.records:
+            ref.records.append(record)
+            record.holders += 1
+
+
+def ref_of(array: Any) -> ArrayRef:
+    ref = _arrays.get(id(array))
+    if ref is None or ref() is not array:
+        ref = ArrayRef(array, _gone)
+        ref.id = id(array)
+        ref.records, ref.calls = [], []
+        _arrays[ref.id] = ref
+    return ref
+
+
+def _gone(ref: ArrayRef, arrays: dict[int, ArrayRef] = _arrays) -> None:
+    # Called at any moment, and by the last arrays of a program when globals are gone
+    # already: so it takes no lock, and has what it needs as defaults.
+    if arrays.get(ref.id) is ref:
+        del arrays[ref.id]
+    records, ref.records = ref.records, []
+    for record in records:
+        record.holders -= 1
+        if record.ids or not record.holders:
+            drop(record)
+    calls, ref.calls = ref.calls, []
+    for call in calls:
+        call()
+
+
+def drop(
+    record: Record,
+    table: dict[Any, tuple[Record, ...]] = _records,
+    arrays: dict[int, ArrayRef] = _arrays,
+) -> None:
+    """Forget a record."""
+    place = (record.key, record.ids)
+    others = tuple(r for r in table.get(place, ()) if r is not record)
+    if others:
+        table[place] = others
+    else:
+        table.pop(place, None)
+    for each in record.ids:
+        ref = arrays.get(each)
+        if ref is not None and record in ref.records:
+            ref.records.remove(record)
+
+
+def records_of(array: Any) -> list[Record]:
+    """What is known for an array."""
+    ref = _arrays.get(id(array))
+    return [*ref.records] if ref is not None and ref() is array else []
+
+
+def follow(outputs: Mapping[int, Sequence[Any]]) -> None:
+    """Let values follow their arrays through a function that returns them unchanged.
+
+    `outputs` has, by the id of an array that went in, the arrays it came out as.
+    """
+    done: set[int] = set()
+    for each in outputs:
+        ref = _arrays.get(each)
+        for record in () if ref is None else [*ref.records]:
+            if id(record) in done:
+                continue
+            done.add(id(record))
+            if not record.ids:
+                _add(record, outputs[each])
+                continue
+            came = [outputs.get(i, ()) for i in record.ids]
+            if all(came):
+                for n in range(max(map(len, came))):
+                    arrays = [outs[min(n, len(outs) - 1)] for outs in came]
+                    copy = put(record.key, arrays, record.statics, record.template)
+                    copy.packed = record.packed
+                    copy.fingerprint = record.fingerprint
+                    copy.is_supplied = record.is_supplied
+
+
+def size() -> int:
+    """How many arrays there are with values."""
+    return len(_arrays)

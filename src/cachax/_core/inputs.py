@@ -1,0 +1,319 @@
+"""Everything that the body of a cached property can use: arrays and static parts.
+
+Two objects with equal static parts and the same arrays give the same value. Read from
+the fields, not by `jax.tree.flatten`, for the reasons given in `fields.py`.
+"""
+
+import functools
+import gc
+import operator
+import types
+import weakref
+from array import array as array_array
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._compat import aval_of_number, is_ref
+from .fields import (
+    ATOMS,
+    UNSET,
+    derived_names,
+    fields_in,
+    instance_dict,
+    is_opaque,
+    parts_of,
+    slot_value,
+    slots_of,
+)
+
+NUMBERS = (bool, int, float, complex)
+_BY_VALUE = {str, bytes, type(None)}
+_WRITABLE = (np.ndarray, bytearray, memoryview, array_array)
+
+_NNX_NOTES = "flax.nnx.tracers"
+"""Which trace an nnx object was made in: different in every copy."""
+
+_NNX_VARIABLES = "flax.nnx.variablelib"
+"""Their metadata are a dictionary, in a different order in every copy."""
+
+_ADDED_BY_EQUINOX = {*functools.WRAPPER_ASSIGNMENTS, "__annotations__"}
+"""By equinox up to 0.11, to the instances it rebuilds."""
+
+
+class Same:
+    """A static part that is compared by identity."""
+
+    __slots__ = ("_hash", "_held")
+
+    def __init__(self, thing: Any) -> None:
+        self._hash = id(thing)
+        try:
+            self._held: Any = weakref.ref(thing)
+        except TypeError:  # held, because an id is reused when its owner is gone
+            self._held = lambda: thing
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Same) or self._hash != other._hash:
+            return False
+        thing = self._held()
+        return thing is not None and thing is other._held()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The arrays of an object by identity, and its static parts.
+
+    Python numbers count as arrays, because inside `jit` they are: whether a body
+    needs the number itself is learned (`uses.py`).
+    """
+
+    arrays: list[Any]
+    """Arrays and Python numbers, in an order that depends on the static parts alone."""
+    statics: tuple[Any, ...]
+    """All the rest, and the shapes and dtypes of the arrays."""
+    numbers: tuple[Any, ...]
+    """Which of the arrays are Python numbers, with their types."""
+    orders: tuple[Any, ...]
+    """The orders of dictionaries whose keys are not sorted: JAX sorts them."""
+    writable: frozenset[int]
+    """Which of the arrays are numpy's: a change of their contents can't be detected."""
+
+    @property
+    def exactly(self) -> tuple[Any, ...]:
+        """All that a body can see without using the contents of an array."""
+        return (self.statics, self.numbers, self.orders)
+
+
+def bits_of(number: Any) -> Any:
+    """A number as something that tells 2 from 2.0 and 0.0 from -0.0."""
+    return (type(number), repr(number))
+
+
+def inputs_of(obj: Any) -> Inputs | None:
+    """The inputs of `obj`; None if identity can't describe them: references, buffers,
+    and containers with hidden state."""
+    statics: list[Any] = []
+    arrays: list[Any] = []
+    numbers: list[Any] = []
+    orders: list[Any] = []
+    seen: dict[int, int] = {}
+    unordered: set[int] = set()
+    writable: set[int] = set()
+    stack = [obj]
+    while stack:
+        thing = stack.pop()
+        cls = type(thing)
+        if cls in NUMBERS:
+            numbers.append((len(arrays), cls))
+            statics.append(aval_of_number(thing))
+            arrays.append(thing)
+        elif isinstance(thing, jax.Array):  # a tracer too
+            if is_ref(thing):
+                return None
+            statics.append(look_of(thing))
+            arrays.append(thing)
+        elif isinstance(thing, np.ndarray) and thing.dtype.kind in "biufc":
+            writable.add(len(arrays))
+            statics.append((cls, thing.shape, thing.dtype))
+            arrays.append(thing)
+        elif is_ref(thing) or not _is_describable(thing):
+            return None
+        elif is_whole(thing):
+            statics.append(identity_of(thing))
+        elif id(thing) in seen:
+            statics.append(seen[id(thing)])
+        else:
+            seen[id(thing)] = len(seen)
+            taken = take_apart(thing)
+            statics.append((cls, taken.names, len(taken.parts)))
+            if _has_hidden_state(cls):
+                statics.append(Same(thing))
+            if cls is dict and id(thing) not in unordered:
+                order = tuple(map(identity_of, thing))
+                orders += [order] if order != taken.names else []
+            if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
+                unordered.update(map(id, taken.parts))
+            stack += reversed(taken.parts)
+    return Inputs(
+        arrays, tuple(statics), tuple(numbers), tuple(orders), frozenset(writable)
+    )
+
+
+def is_array(thing: Any) -> bool:
+    """Whether it is among the arrays of `Inputs`."""
+    if isinstance(thing, np.ndarray):
+        return thing.dtype.kind in "biufc"
+    return type(thing) in NUMBERS or isinstance(thing, jax.Array)
+
+
+def _is_describable(thing: Any) -> bool:
+    if isinstance(thing, (*_WRITABLE, defaultdict, deque)):
+        return False  # a factory and a length are not among the parts
+    return not (is_opaque(type(thing)) and gc.is_tracked(thing))  # a mapping proxy
+
+
+def is_whole(thing: Any) -> bool:
+    """Whether `thing` is one static part, with nothing in it to be looked at."""
+    cls = type(thing)
+    return (
+        cls in _BY_VALUE
+        or parts_of(cls) is None
+        or cls.__module__ == _NNX_NOTES
+        or is_opaque(cls)
+        or isinstance(thing, types.FunctionType | set | frozenset)
+    )
+
+
+def identity_of(thing: Any) -> Any:
+    """What distinguishes a static part from others: the type and the bits of a number,
+    the value of a string, and the identity of everything else."""
+    cls = type(thing)
+    if cls in NUMBERS:
+        return bits_of(thing)
+    if cls in _BY_VALUE or isinstance(thing, np.dtype):
+        return (cls, thing)
+    if isinstance(thing, np.generic):
+        return (cls, thing.dtype, thing.tobytes())
+    if cls in (set, frozenset):
+        return (cls, frozenset(map(identity_of, thing)))
+    if cls.__module__ == _NNX_NOTES:
+        return cls
+    return Same(thing)
+
+
+def look_of(array: Any) -> tuple[Any, ...]:
+    """What a body can see of an array without using its contents."""
+    return (array.shape, array.dtype, bool(getattr(array, "weak_type", False)))
+
+
+def _has_hidden_state(cls: type) -> bool:
+    """Whether a base written in C has state that is not in the fields: an open file, a
+    random generator, a date. Its objects are larger than their fields."""
+    if cls.__basicsize__ <= object.__basicsize__ + 8:
+        return False
+    pointers = len(slots_of(cls)) + (cls.__dictoffset__ > 0)
+    pointers += cls.__weakrefoffset__ > 0
+    size = object.__basicsize__ + 8 * pointers
+    return cls.__basicsize__ > size and not issubclass(cls, _CONTAINERS)
+
+
+_CONTAINERS = (list, tuple, dict, functools.partial, types.MethodType)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A thing taken apart."""
+
+    names: tuple[Any, ...]
+    parts: list[Any]
+    rebuild: Callable[[list[Any]], Any] | None
+    """Puts it together again from other parts; None if that isn't possible."""
+
+
+def take_apart(thing: Any) -> Taken:
+    """The parts of a thing by name, in sorted order: code that rebuilds an object may
+    set its fields in any order, and JAX sorts the keys of a dictionary."""
+    cls = type(thing)
+    if cls is dict or cls is OrderedDict:
+        keys = [*thing] if cls is OrderedDict else _in_order(thing)
+
+        def rebuild_dict(parts: list[Any]) -> Any:
+            new = dict(zip(keys, parts, strict=True))
+            return cls((key, new[key]) for key in thing)
+
+        names = tuple(map(identity_of, keys))
+        return Taken(names, [thing[key] for key in keys], rebuild_dict)
+    if cls is list:
+        return Taken((), thing, list)
+    if issubclass(cls, tuple) and not cls.__dictoffset__:
+        return Taken((), [*thing], lambda parts: tuple.__new__(cls, parts))
+    if cls is functools.partial:
+        keywords = thing.keywords
+        return Taken((), [thing.func, thing.args, keywords], _rebuild_partial)
+    if cls is types.MethodType:
+        return Taken((), [thing.__func__, thing.__self__], lambda x: cls(*x))
+    is_odd = cls.__basicsize__ != object.__basicsize__ and _has_hidden_state(cls)
+    if is_odd or issubclass(cls, (*_CONTAINERS, *ATOMS, np.ndarray)):
+        return Taken((), fields_in(thing), None)
+    return _take_apart_object(thing)
+
+
+def _rebuild_partial(parts: list[Any]) -> Any:
+    return functools.partial(parts[0], *parts[1], **parts[2])
+
+
+def _take_apart_object(thing: Any) -> Taken:
+    cls = type(thing)
+    fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
+    names = sorted(fields.keys() - derived_names(cls) - _ADDED_BY_EQUINOX)
+    slots = slots_of(cls)
+    parts = [fields[name] for name in names]
+    parts += [slot_value(thing, name) for name in slots]
+
+    def rebuild(parts: list[Any]) -> Any:
+        new = object.__new__(cls)
+        if cls.__dictoffset__:
+            unchanged = {k: x for k, x in fields.items() if k in _ADDED_BY_EQUINOX}
+            now = dict(zip(names, parts, strict=False)) | unchanged
+            ordered = {name: now[name] for name in fields if name in now}
+            instance_dict(new, "__dict__").update(ordered)
+        for name, part in zip(slots, parts[len(names) :], strict=True):
+            if part is not UNSET:
+                object.__setattr__(new, name, part)
+        return new
+
+    return Taken((*names, *slots), parts, rebuild)
+
+
+def _in_order(keys: Iterable[Any]) -> list[Any]:
+    try:
+        return sorted(keys)
+    except TypeError:
+        return [*keys]
+
+
+class CannotRebuildError(Exception):
+    """A thing in an object can't be copied with other arrays in it."""
+
+
+class Copy:
+    """A copy of an object with other arrays in it, made without running its code."""
+
+    def __init__(self, obj: Any, arrays: Iterable[Any], is_sorted: bool = False):
+        self._arrays = iter(arrays)
+        self._is_sorted = is_sorted
+        self._copies: dict[int, Any] = {}
+        self.originals: dict[int, tuple[Any, Any]] = {}
+        """The objects in it, by id, with what they are copies of."""
+        self.obj = self._copy(obj)
+
+    def _copy(self, thing: Any) -> Any:
+        if is_array(thing):
+            return next(self._arrays)
+        if is_whole(thing):
+            return thing
+        if id(thing) in self._copies:
+            return self._copies[id(thing)]
+        taken = take_apart(thing)
+        parts = [self._copy(part) for part in taken.parts]
+        is_object = type(thing).__weakrefoffset__ != 0
+        order = self._is_sorted and type(thing) is dict
+        if not is_object and not order and all(map(operator.is_, parts, taken.parts)):
+            new = thing  # shared, so that a body can note something in a list
+        elif taken.rebuild is None:
+            raise CannotRebuildError
+        else:
+            new = taken.rebuild(parts)
+            if order:
+                new = {key: new[key] for key in _in_order(new)}
+        self._copies[id(thing)] = new
+        self.originals[id(new)] = (new, thing)
+        return new

@@ -1,0 +1,84 @@
+"""Trace levels: where a value is to be computed, and whether it may be kept.
+
+An object lives at the level of its leaves: concrete, or inside one of the traces
+JAX has under way. A value is computed at the level of its object, also while an
+inner trace is running, and is kept only if every trace found in it is found in the
+object too. Such a value lives exactly as long as its object is usable.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from .._compat import (
+    CONCRETE,
+    Trace,
+    Tracer,
+    at_trace,
+    current_trace,
+    parent_of,
+    trace_of,
+)
+from .fields import walk
+
+T = TypeVar("T")
+
+
+def traces_in(*things: object) -> set[Trace]:
+    """The traces whose tracers are found in `things`."""
+    return {trace_of(x) for x in walk(things) if isinstance(x, Tracer)}
+
+
+def at_level_of(obj: object, body: Callable[..., T]) -> T:
+    """`body(obj)`, evaluated at the level of `obj`.
+
+    What the body closes over counts as well: a class made inside a traced function
+    may use the function's tracers. Then the value belongs to that inner level.
+    """
+    current = current_trace()
+    if current is CONCRETE:
+        return body(obj)
+    level = _innermost(traces_in(obj, body), current)
+    if level is current:
+        return body(obj)
+    with at_trace(level):
+        return body(obj)
+
+
+def may_be_kept(value: object, obj: object) -> bool:
+    """Whether `value` lives as long as `obj` does."""
+    traces = traces_in(value)
+    return not traces or traces <= traces_in(obj)
+
+
+def is_alive(value: object) -> bool:
+    """Whether every tracer in `value` belongs to a trace that is still under way.
+
+    True as well where JAX does not say which traces are under way.
+    """
+    traces = traces_in(value)
+    under_way = current_trace()
+    while traces and under_way is not None and under_way is not CONCRETE:
+        traces.discard(under_way)
+        under_way = parent_of(under_way)
+    return not traces or under_way is None
+
+
+def _innermost(traces: set[Trace], current: Trace) -> Trace:
+    """The level at which all of `traces` can be used: the one inside all others.
+
+    Where that cannot be told the current level always will do. The value then has
+    a trace that its object has not, so it is not kept.
+    """
+    if not traces:
+        return CONCRETE
+    if len(traces) == 1:
+        return next(iter(traces))
+    for trace in traces:
+        outside = {trace}
+        outer = parent_of(trace)
+        while outer is not None:
+            outside.add(outer)
+            outer = parent_of(outer)
+        if traces <= outside:
+            return trace
+    return current

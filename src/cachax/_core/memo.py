@@ -1,0 +1,352 @@
+"""Values kept beside their object, never in it.
+
+One table, by the identity of the object, which it holds weakly. Not in the instance
+`__dict__`, which chex flattens, nnx makes part of the tree structure, equinox compares,
+and pickle writes. It makes reads fast, and it is the only place for values that
+identity of arrays can't describe: values supplied by the user, and those of objects
+with numpy arrays, references or hidden state.
+"""
+
+import inspect
+import sys
+import threading
+import warnings
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import jax
+
+from .._compat import Tracer, settings
+from .._errors import LeakedTracerError, NowhereToStoreError, holds_its_object
+from .fields import all_parts, plain_leaves, reached
+from .levels import is_alive, may_be_kept
+from .snapshot import Snapshot
+
+memos: dict[int, "Memo"] = {}
+"""By the id of the object. Use `memo_of`, except where a nanosecond counts."""
+_making = threading.Lock()
+
+
+class Source:
+    """An attribute of a class that has values for its objects: a cached property, a
+    cached method."""
+
+
+class Key(ABC):
+    """What a value is kept under: a cached property, or a cached method and arguments.
+
+    Two properties of one name (one overriding the other) are two keys.
+    """
+
+    attrname: str | None
+
+    was_supplied = False
+    """Whether a user ever assigned a value."""
+
+    def note_supplied(self) -> None:
+        """From now on, `jit` looks at the objects themselves for this property."""
+        if not self.was_supplied:
+            self.was_supplied = True
+            forget_entries()
+
+    @abstractmethod
+    def read(self, obj: Any) -> Any:
+        """The value for `obj`, computed and kept if it is not there yet."""
+
+    @abstractmethod
+    def peek(self, obj: Any, default: Any) -> Any:
+        """The value for `obj` if it is there, else `default`."""
+
+    @abstractmethod
+    def forget(self, obj: Any) -> None:
+        """The value for `obj`."""
+
+    def of(self, obj: object) -> str:
+        """How messages name this value of `obj`."""
+        return f"{type(obj).__qualname__}.{self.attrname}"
+
+
+Provider = Callable[[Key], Any]
+"""Gives a value for a traced object from outside its trace, or `NOT_PROVIDED`."""
+
+NOT_PROVIDED: Any = object()
+
+
+class Memo(weakref.ref[Any]):
+    """The values kept for one object, as long as its fields stay the same."""
+
+    __slots__ = (
+        "_locks",
+        "_snapshot",
+        "folded",
+        "holds",
+        "key",
+        "provider",
+        "settings",
+        "supplied",
+        "values",
+    )
+
+    key: int
+    values: dict[Key, Any]
+    folded: dict[Key, "_Folded"]
+    provider: Provider | None
+    supplied: set[Key]
+    """What was supplied by `preset`, for an object that has no arrays to keep it by."""
+    holds: Callable[[Any], bool]
+    """Whether the object still has the fields the values were computed from."""
+
+    def __new__(cls, obj: object) -> "Memo":
+        return super().__new__(cls, obj, _remove)
+
+    def __init__(self, obj: object) -> None:
+        super().__init__(obj, _remove)  # type: ignore[call-arg]  # typeshed: object's
+        self.key = id(obj)
+        values = self.values = {}
+        folded = self.folded = {}
+        self.provider = None
+        self.supplied = set()
+        self.settings = settings()
+        self._locks: dict[Key, threading.RLock] = {}
+
+        def forget() -> None:
+            values.clear()
+            folded.clear()
+
+        self._snapshot = Snapshot(obj, forget)
+        self.holds = self._snapshot.holds
+
+    def after_a_body(self, obj: object) -> "Memo":
+        """Where to keep a value, now that its body has run.
+
+        A body may set fields of its own object (a counter, something to use again)
+        without that being a change to the object: all it has computed from is still
+        there. An array replaced meanwhile, by whatever thread, is one: then the value
+        is out of date already, and goes to a memo that is not used any more.
+        """
+        now = memo_of(obj)
+        return now if now is self or self._snapshot.all_still_in(obj) else self
+
+    @contextmanager
+    def one_thread(self, key: Key) -> Iterator[None]:
+        """One thread at a time computes the value of `key`; the others wait.
+
+        A lock for each value and not for each object: two values of two objects may
+        need each other's crosswise without being circular.
+        """
+        with self._locks.setdefault(key, threading.RLock()):
+            yield
+        self._locks.pop(key, None)
+
+    def is_busy(self, key: Key) -> bool:
+        """Whether another thread is computing the value of `key`."""
+        lock = self._locks.get(key)
+        if lock is None:
+            return False
+        is_free = lock.acquire(blocking=False)
+        if is_free:
+            lock.release()
+        return not is_free
+
+    def get(self, key: Key, default: Any) -> Any:
+        """The value kept under `key`, or `default`."""
+        try:
+            return self.values[key]
+        except KeyError:
+            folded = self.folded.get(key)
+            return default if folded is None else folded.unfold(self())
+
+    def keep(self, key: Key, value: Any) -> None:
+        """Keep `value`, if it lives as long as the object and does not hold it."""
+        obj = self()
+        is_plain = type(value) in plain_leaves and value is not obj
+        if is_plain and not isinstance(value, Tracer):
+            self.values[key] = value
+            return
+        if not may_be_kept(value, obj):
+            if not is_alive(value):
+                raise LeakedTracerError(key.of(obj))
+        elif not _reaches(value, obj):
+            self.values[key] = value
+        elif (folded := _fold(value, obj)) is not None:
+            self.folded[key] = folded
+        else:
+            warnings.warn(holds_its_object(key.of(obj)), stacklevel=_to_the_reader())
+
+    def supply(self, key: Key, value: Any) -> None:
+        """Keep a value that was not computed."""
+        self.keep(key, value)
+        if self.get(key, self) is self:
+            raise LeakedTracerError(key.of(self()))
+        self.supplied.add(key)
+
+    def forget(self, key: Key) -> None:
+        self.values.pop(key, None)
+        self.folded.pop(key, None)
+        self.supplied.discard(key)
+
+
+def _to_the_reader() -> int:
+    """Frames from the caller of this to the line that reads a property."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("cachax."):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _reaches(value: Any, obj: object) -> bool:
+    """Whether `value` holds `obj`, directly or by values cached on what it holds."""
+    return any(part is obj for part in reached(value, _parts_and_values))
+
+
+def _parts_and_values(x: Any) -> list[Any]:
+    memo = memos.get(id(x))
+    values = [*memo.values.values()] if memo is not None else []
+    return all_parts(x) + values
+
+
+class _Folded:
+    """A value that holds its own object, kept without the object.
+
+    The table is out of the garbage collector's sight: a value in it that held its
+    object would keep both for ever.
+    """
+
+    def __init__(self, value: Any, leaves: list[Any], structure: Any) -> None:
+        self._leaves = leaves
+        self._structure = structure
+        self._last = _weakly(value)
+
+    def unfold(self, obj: object) -> Any:
+        value = self._last()
+        if value is None:
+            leaves = [obj if x is _ITSELF else x for x in self._leaves]
+            value = self._structure.unflatten(leaves)
+            self._last = _weakly(value)
+        return value
+
+
+_ITSELF = object()
+
+
+def _fold(value: Any, obj: object) -> _Folded | None:
+    """`value` without `obj`; None if it holds it where JAX does not see it."""
+    try:
+        leaves, structure = jax.tree.flatten(value, is_leaf=lambda x: x is obj)
+        leaves = [_ITSELF if x is obj else x for x in leaves]
+        hollow = jax.tree.unflatten(structure, leaves)
+    except Exception:  # no tree, or of a class that looks at what it is built from
+        return None
+    return None if _reaches(hollow, obj) else _Folded(value, leaves, structure)
+
+
+def _weakly(value: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: None
+
+
+def memo_of(obj: Any) -> Memo:
+    """The memo of `obj`, without values that are out of date."""
+    while True:
+        memo = memos.get(id(obj))
+        is_same = memo is not None and memo() is obj and memo.holds(obj)
+        if is_same and memo.settings == settings():  # type: ignore[union-attr]
+            return memo  # type: ignore[return-value]
+        new = Memo(obj)
+        if is_same:  # only the configuration of JAX is different
+            for key in memo.supplied:  # type: ignore[union-attr]
+                new.supply(key, memo.get(key, None))  # type: ignore[union-attr]
+        with _making:
+            if memos.get(id(obj)) is memo:  # else another thread was faster
+                if memo is not None and memo() is obj:
+                    new._locks = memo._locks  # a body may be running, and set a field
+                memos[id(obj)] = new
+                return new
+
+
+def _remove(memo: Memo, memos: dict[int, Any] = memos) -> None:
+    # Called by the last objects of a program too, when globals are gone already.
+    if memos.get(memo.key) is memo:
+        del memos[memo.key]
+
+
+_names: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
+# Names, and not the keys: a key holds its function, and that may hold the class.
+
+
+def names_of(cls: type) -> tuple[str, ...]:
+    """The names under which `cls` has sources of values."""
+    try:
+        return _names[cls]
+    except KeyError:
+        attributes: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            attributes |= vars(base)
+        names = tuple(n for n, a in attributes.items() if isinstance(a, Source))
+        _names[cls] = names
+        return names
+
+
+def sources_of(cls: type) -> dict[str, Source]:
+    """The sources of values that are attributes of `cls`, by name."""
+    return {name: inspect.getattr_static(cls, name) for name in names_of(cls)}
+
+
+def keys_of(cls: type) -> dict[str, Key]:
+    """Those among them that are one key: the cached properties."""
+    sources = sources_of(cls).items()
+    return {name: source for name, source in sources if isinstance(source, Key)}
+
+
+_subjects: WeakSet[type] = WeakSet()
+_entries: WeakSet[Any] = WeakSet()
+"""What jitted functions have learned about calls."""
+
+
+def note_entries(entries: Any) -> None:
+    _entries.add(entries)
+
+
+def forget_entries() -> None:
+    """Something changed that a call can't detect: a class in use got a cached property,
+    or a value was assigned to one for the first time."""
+    for each in [*_entries]:
+        each.forget()
+
+
+def may_have_values(cls: type) -> bool:
+    """Whether `cls` has sources of values, or cached functions are called on its
+    objects."""
+    return bool(names_of(cls)) or cls in _subjects
+
+
+def becomes_subject(cls: type) -> bool:
+    """Note that a cached function is called on objects of `cls`. True if that is
+    new."""
+    is_new = not may_have_values(cls)
+    if is_new:
+        _subjects.add(cls)
+        forget_entries()
+    return is_new
+
+
+def declare(cls: type, name: str) -> None:
+    """Note that `cls` has a key under `name`, if its objects can have a memo."""
+    if cls.__weakrefoffset__ == 0 and not _is_mixin(cls):
+        raise NowhereToStoreError(cls, name)
+    for known in [*_names]:
+        if issubclass(known, cls):
+            _names.pop(known, None)
+            forget_entries()
+
+
+def _is_mixin(cls: type) -> bool:
+    """Whether `cls` has no fields at all: `__slots__ = ()`, so that its subclasses
+    are free to have slots, `__weakref__` among them."""
+    return cls.__basicsize__ == object.__basicsize__ and cls.__itemsize__ == 0

@@ -1,0 +1,178 @@
+"""A method whose value is kept for each object and set of arguments."""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from weakref import WeakValueDictionary
+
+import jax
+import numpy as np
+
+from .._compat import Tracer, is_jitted
+from .body import carrying_body
+from .computed import CallKey
+from .._errors import UnhashableArgumentError
+from .memo import Source, declare, memo_of
+from .recent import Recent
+from .values import is_hashable, static_identity
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_ARRAYS = (jax.Array, Tracer, np.ndarray)
+
+
+@overload
+def cached_method(
+    func: Callable[Concatenate[Any, P], R], /
+) -> "CachedMethod[P, R]": ...
+@overload
+def cached_method(
+    *, maxsize: int | None
+) -> "Callable[[Callable[Concatenate[Any, P], R]], CachedMethod[P, R]]": ...
+def cached_method(func: Any = None, /, *, maxsize: int | None = None) -> Any:
+    """A method that is computed once for each object and set of arguments.
+
+    The arguments must be hashable; `f(2)`, `f(n=2)` and a default of 2 are one and the
+    same. All else is as with `cached_property`. With `maxsize`, no more than so many
+    values are kept for one object, the ones used last.
+
+    >>> import dataclasses, jax, jax.numpy as jnp, cachax
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Sample:
+    ...     x: jax.Array
+    ...
+    ...     @cachax.cached_method
+    ...     def moment(self, n=2):
+    ...         print("computing")
+    ...         return jnp.mean(self.x**n)
+    >>> sample = Sample(jnp.array([1.0, 3.0]))
+    >>> cachax.jit(lambda s: s.moment(2))(sample), sample.moment(n=2), sample.moment()
+    computing
+    (Array(5., dtype=float32), Array(5., dtype=float32), Array(5., dtype=float32))
+    """
+    if func is None:
+        return functools.partial(CachedMethod, maxsize=maxsize)
+    return CachedMethod(func, maxsize)
+
+
+class CachedMethod(Source, Generic[P, R]):
+    """What `cached_method` makes of a method."""
+
+    __wrapped__: Callable[..., R]
+
+    def __init__(
+        self, func: Callable[Concatenate[Any, P], R], maxsize: int | None
+    ) -> None:
+        if maxsize is not None and maxsize < 1:
+            raise ValueError(f"maxsize must be at least 1, not {maxsize}")
+        self.attrname: str | None = None
+        self.maxsize = maxsize
+        self._signature = inspect.signature(func)
+        self._keys: WeakValueDictionary[Any, CallKey] = WeakValueDictionary()
+        """Kept by the values that are kept under them, and so are the arguments."""
+        self._keys_of_atoms: dict[Any, CallKey] = Recent()
+        functools.update_wrapper(self, func, updated=())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, and for classes that are pickled whole: without what was
+        learned."""
+        learned = {"_keys", "_keys_of_atoms"}
+        return {k: x for k, x in vars(self).items() if k not in learned}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        CachedMethod.__init__(self, state["__wrapped__"], state["maxsize"])
+        vars(self).update(state)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attrname = name
+        declare(owner, name)
+
+    @property
+    def __isabstractmethod__(self) -> bool:
+        return getattr(self.__wrapped__, "__isabstractmethod__", False)
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self, instance: object, owner: type | None = None
+    ) -> Callable[P, R]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, obj: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        key = self._key(obj, args, kwargs)
+        value: R = key.read(obj)
+        if self.maxsize is not None:
+            self._keep_the_last(obj, key)
+        return value
+
+    def keys_kept(self, obj: Any) -> list[CallKey]:
+        """Under which there are values for `obj`."""
+        memo = memo_of(obj)
+        kept = [*memo.values, *memo.folded]
+        return [k for k in kept if isinstance(k, CallKey) and k.source is self]
+
+    def _key(self, obj: Any, args: Any, kwargs: Any) -> CallKey:
+        call = None
+        if not kwargs and _ATOMS.issuperset(map(type, args)):
+            call = (args, *map(type, args))
+            if call in self._keys_of_atoms:
+                return self._keys_of_atoms[call]
+        bound = self._signature.bind(obj, *args, **kwargs)
+        bound.apply_defaults()
+        given, named = bound.args[1:], bound.kwargs
+        identity = (
+            tuple(map(static_identity, given)),
+            frozenset((name, static_identity(x)) for name, x in named.items()),
+        )
+        if not is_hashable(identity) or any(map(_has_arrays, (*given, *named.values()))):
+            raise self._unhashable(obj, bound)
+        key = self._keys.get(identity)
+        if key is None:
+            key = self._keys[identity] = self._new_key(identity, given, named)
+        if call is not None:
+            self._keys_of_atoms[call] = key
+        return key
+
+    def _unhashable(self, obj: Any, bound: inspect.BoundArguments) -> Exception:
+        owner = f"{type(obj).__qualname__}.{self.attrname}"
+        _, *arguments = bound.arguments.items()
+        for name, argument in arguments:
+            if not is_hashable(static_identity(argument)) or _has_arrays(argument):
+                break
+        return UnhashableArgumentError(owner, name, argument, _has_arrays(argument))
+
+    def _new_key(self, identity: Any, args: Any, kwargs: Any) -> CallKey:
+        func = self.__wrapped__
+        words = [*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())]
+        name = f"{self.attrname}({', '.join(words)})"
+        body = _calling(func, args, kwargs)
+        return CallKey(self, identity, name, body)
+
+    def _keep_the_last(self, obj: Any, key: CallKey) -> None:
+        memo = memo_of(obj)
+        if key in memo.values:
+            memo.values[key] = memo.values.pop(key)
+        assert self.maxsize is not None
+        for old in self.keys_kept(obj)[: -self.maxsize or None]:
+            old.forget(obj)
+
+
+def _calling(func: Callable[..., Any], args: Any, kwargs: Any) -> Callable[[Any], Any]:
+    def body(obj: Any) -> Any:
+        return func(obj, *args, **kwargs)
+
+    return carrying_body(body) if is_jitted(func) else body
+
+
+def _has_arrays(argument: Any) -> bool:
+    return any(isinstance(x, _ARRAYS) for x in jax.tree.leaves(argument))
+
+
+_ATOMS = {int, bool, str, bytes, type(None)}
+"""Types of which things are the same if they are equal."""

@@ -1,0 +1,136 @@
+"""The cached property: a value that is computed once for each object."""
+
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
+
+from .._compat import is_jitted, settings
+from .body import carrying_body
+from .computed import MISSING, Computed
+from .memo import Memo, Source, declare, memos
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class cached_property(Computed, Source, Generic[T_co]):
+    """A drop-in for `functools.cached_property` that is correct under JAX.
+
+    The body runs once for each object, wherever it is read first. The value is kept for
+    the arrays it came from: not as a leaf, not in the `__dict__` of the object. An
+    object rebuilt from the same arrays has it too, and one with different arrays
+    doesn't.
+
+    >>> import dataclasses, jax, jax.numpy as jnp, cachax
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Sample:
+    ...     x: jax.Array
+    ...
+    ...     @cachax.cached_property
+    ...     def norm(self):
+    ...         print("computing")
+    ...         return jnp.linalg.norm(self.x)
+    >>> sample = Sample(jnp.array([3.0, 4.0]))
+    >>> sample.norm
+    computing
+    Array(5., dtype=float32)
+    >>> cachax.jit(lambda s: s.x / s.norm)(sample)
+    Array([0.6, 0.8], dtype=float32)
+    """
+
+    def __init__(self, func: Callable[[Any], T_co]) -> None:
+        body = carrying_body(func) if is_jitted(func) else func
+        super().__init__(getattr(func, "__name__", ""), body)
+        self.func = func
+        self.__doc__ = func.__doc__
+        self.__module__ = func.__module__
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, and for classes that are pickled whole: without what was
+        learned."""
+        learned = {"learned", "batched", "body"}
+        return {k: x for k, x in vars(self).items() if k not in learned}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        cached_property.__init__(self, state["func"])
+        vars(self).update(state)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if self.attrname is None:
+            self.attrname = name
+        elif name != self.attrname:
+            raise TypeError(
+                "Cannot assign the same cached_property to two different names "
+                f"({self.attrname!r} and {name!r})."
+            )
+        declare(owner, name)
+
+    @property
+    def __isabstractmethod__(self) -> bool:
+        return getattr(self.func, "__isabstractmethod__", False)
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T_co: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        memo = memos.get(id(instance))  # `memo_of`, without the cost of a call
+        if memo is not None and memo() is instance and memo.holds(instance):
+            if memo.settings == settings():
+                try:
+                    return memo.values[self]
+                except KeyError:
+                    pass
+        return self.read(instance)
+
+    # With functools, `obj.p = v` and `del obj.p` work on the instance `__dict__`,
+    # where the cached value is too. Here it is not: for `del` to forget it, this has
+    # to be a data descriptor.
+    def __set__(self, instance: Any, value: Any) -> None:
+        self.note_supplied()
+        try:
+            instance.__dict__[self.attrname] = value
+        except AttributeError:
+            raise self._no_dict(instance) from None
+
+    def __delete__(self, instance: Any) -> None:
+        if self.peek(instance, MISSING) is MISSING:
+            raise AttributeError(self.attrname)
+        self.forget(instance)
+
+    def forget(self, obj: Any) -> None:
+        getattr(obj, "__dict__", {}).pop(self.attrname, None)
+        super().forget(obj)
+
+    # A value that the user stored on the instance takes precedence, as with functools.
+    def read(self, obj: Any) -> Any:
+        fields = getattr(obj, "__dict__", None)
+        if fields is not None and self.attrname in fields:
+            return fields[self.attrname]
+        return super().read(obj)
+
+    def peek(self, obj: Any, default: Any) -> Any:
+        fields = getattr(obj, "__dict__", None)
+        if fields is not None and self.attrname in fields:
+            return fields[self.attrname]
+        return super().peek(obj, default)
+
+    def is_supplied(self, obj: Any) -> bool:
+        fields = getattr(obj, "__dict__", None)
+        if fields is not None and self.attrname in fields:
+            return True
+        return super().is_supplied(obj)
+
+    def _compute(self, obj: Any, memo: Memo) -> Any:
+        if self.attrname is None:
+            raise TypeError(
+                "Cannot use cached_property instance without calling "
+                "__set_name__ on it."
+            )
+        return super()._compute(obj, memo)
+
+    def _no_dict(self, obj: object) -> AttributeError:
+        return AttributeError(
+            f"{type(obj).__name__!r} object attribute {self.attrname!r} is read-only"
+        )

@@ -1,0 +1,235 @@
+"""Values: how they are stored without their own arrays, and how they enter a program.
+
+A value can contain arrays of the object it was computed for. Stored as it is, it would
+keep them alive, and they it. A `Template` has their positions instead.
+
+Inside `jit` the arrays of a value are inputs of the program, and the rest of it, its
+`Form`, is static: a different form is a different program.
+"""
+
+import functools
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import PyTreeDef
+
+from .._compat import CONCRETE, Tracer, at_trace
+from .._errors import UnhashableValueError
+from .fields import all_parts, is_open, may_change, walk
+from .inputs import NUMBERS, Same, bits_of
+
+NUMPY = (np.ndarray, np.generic)
+_ARRAYS = (jax.Array, Tracer, np.ndarray)
+_LEAF: Any = jax.tree.structure(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """In place of an array of the object itself: which of those the body used."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A value without the arrays of its object."""
+
+    leaves: tuple[Any, ...]
+    structure: Any
+    whole: Any
+    """The value itself, if it can be shared as it is; else None."""
+
+    def fill(self, arrays: Sequence[Any]) -> Any:
+        """The value for an object with these arrays."""
+        if self.whole is not None:
+            return self.whole[0]
+        leaves = [arrays[x.number] if type(x) is Own else x for x in self.leaves]
+        return self.structure.unflatten(map(_unshared, leaves))
+
+
+def template_of(value: Any, own: Sequence[Any]) -> Template | None:
+    """None if it contains one of the arrays `own` where JAX doesn't see it, or
+    something that can be changed and not be copied."""
+    leaves, structure = jax.tree.flatten(value)
+    numbers = {id(array): i for i, array in enumerate(own)}
+    if structure == _LEAF and id(value) not in numbers and isinstance(value, jax.Array):
+        return Template((value,), structure, (value,))
+    visible = {*map(id, leaves)}
+    for part in walk(value):
+        if id(part) in numbers and id(part) not in visible:
+            return None
+    if any(may_change(x) for x in leaves if not isinstance(x, _ARRAYS)):
+        return None
+    kept = tuple(
+        Own(numbers[id(x)]) if id(x) in numbers else _unshared(x) for x in leaves
+    )
+    is_shared = not any(type(x) is Own or isinstance(x, np.ndarray) for x in kept)
+    is_shared = is_shared and not any(map(is_open, walk(value)))
+    return Template(kept, structure, (value,) if is_shared else None)
+
+
+def _unshared(leaf: Any) -> Any:
+    """A numpy array can be written to: everyone gets a copy."""
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
+@dataclass(frozen=True, eq=False)
+class _Hole:
+    """Stands where an array was."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+HOLE = _Hole()
+
+
+class Form:
+    """Everything of a value except its arrays. Equal forms trace alike."""
+
+    __slots__ = ("_hash", "holes", "identity", "structure")
+
+    def __init__(self, structure: PyTreeDef, holes: int, identity: Any) -> None:
+        self.structure = structure
+        self.holes = holes
+        self.identity = identity
+        self._hash = hash(identity)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Form) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A value as a program takes it."""
+
+    arrays: tuple[Any, ...]
+    form: Form
+    leaves: tuple[Any, ...]
+    """With `HOLE` for arrays and `Own` for arrays of the object. The static ones are
+    not in the form: a program must not keep them alive."""
+    has_numpy: bool
+
+    def fill(self, arrays: Sequence[Any], own: Sequence[Any]) -> Any:
+        """The value again, with these arrays in it."""
+        remaining = iter(arrays)
+        leaves = [
+            next(remaining)
+            if x is HOLE
+            else own[x.number]
+            if type(x) is Own
+            else x
+            for x in self.leaves
+        ]
+        return self.form.structure.unflatten(leaves)
+
+
+def pack(
+    value: Any,
+    owner: str,
+    traced: Sequence[bool] | None = None,
+    static_numpy: bool = False,
+    template: tuple[Sequence[Any], Any] | None = None,
+) -> Packed | None:
+    """The arrays of a value, and its form. `template` has the leaves and the structure
+    of its template, if there is one.
+
+    None if it has arrays where JAX doesn't see them: in a closure, in a tree's
+    metadata, in an object of a class that is not a pytree. As a static part they would
+    be constants of a program, one for each object, which holds them while it lives.
+    """
+    leaves, structure = template or jax.tree.flatten(value)
+    if template is None and has_hidden_arrays(value):
+        return None
+    if traced is None or len(traced) != len(leaves):
+        traced = [False] * len(leaves)
+    arrays: list[Any] = []
+    static: list[Any] = []
+    identity: list[Any] = [structure]
+    for leaf, is_traced in zip(leaves, traced, strict=True):
+        travels = _travels(leaf, static_numpy)
+        travels = travels or (is_traced and type(leaf) in NUMBERS)
+        arrays += [_as_jax(leaf)] if travels else []
+        static.append(HOLE if travels else leaf)
+        identity.append(HOLE if travels else static_identity(leaf))
+    if not is_hashable(tuple(identity)):
+        raise UnhashableValueError(owner, value)
+    has_numpy = any(isinstance(x, NUMPY) and _travels(x, False) for x in leaves)
+    form = Form(structure, len(arrays), tuple(identity))
+    return Packed(tuple(arrays), form, tuple(static), has_numpy)
+
+
+def has_hidden_arrays(value: Any) -> bool:
+    """Whether there are arrays in a value where JAX doesn't see them."""
+    visible = set(map(id, jax.tree.leaves(value)))
+    arrays = (part for part in walk(value) if isinstance(part, _ARRAYS))
+    return any(id(array) not in visible for array in arrays)
+
+
+def _travels(leaf: object, static_numpy: bool) -> bool:
+    """Whether a leaf is an input of a program. What numpy computed is, if no program
+    can tell the difference: JAX has its dtype, and it is no integer or truth value that
+    may be a shape or a branch."""
+    if isinstance(leaf, jax.Array):
+        return True
+    if static_numpy or not isinstance(leaf, NUMPY):
+        return False
+    if isinstance(leaf, np.ndarray):
+        is_plain = type(leaf) is np.ndarray and leaf.dtype.kind in "biufc"
+    else:
+        is_plain = isinstance(leaf, np.inexact)
+    return is_plain and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype
+
+
+def _as_jax(leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array) or not isinstance(leaf, NUMPY):
+        return leaf
+    with at_trace(CONCRETE):  # in a trace, asarray would return a tracer
+        return jnp.asarray(leaf)
+
+
+def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
+    """What distinguishes a static leaf of a value. Functions are the same if they have
+    the same code over the same things: every object makes its own."""
+    cls = type(leaf)
+    if id(leaf) in outer:  # a function that calls itself
+        return (cls, outer.index(id(leaf)))
+    if cls in NUMBERS:
+        return bits_of(leaf)
+    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+        return (cls, leaf.dtype, leaf.shape, leaf.tobytes())
+    if isinstance(leaf, np.generic):
+        return (cls, leaf.dtype, leaf.tobytes())
+    outer = (*outer, id(leaf))
+    if cls in (tuple, frozenset):
+        return (cls, cls(static_identity(x, outer) for x in leaf))
+    if cls is slice:
+        parts = (leaf.start, leaf.stop, leaf.step)
+        return (cls, *(static_identity(x, outer) for x in parts))
+    if cls is functools.partial:
+        keywords = sorted(leaf.keywords.items())
+        parts = (leaf.func, *leaf.args, *(x for pair in keywords for x in pair))
+        return (cls, *(static_identity(x, outer) for x in parts))
+    if cls is types.FunctionType:
+        parts = tuple(static_identity(x, outer) for x in all_parts(leaf))
+        made_of = (cls, leaf.__code__, id(leaf.__globals__), parts)
+        return made_of if is_hashable(made_of) else Same(leaf)
+    # A subclass of `Decimal` that has fields is equal to others whatever is in them.
+    is_own = isinstance(cls.__eq__, types.FunctionType) or not cls.__dictoffset__
+    return (cls, leaf) if is_own or cls.__hash__ is None else Same(leaf)
+
+
+def is_hashable(thing: object) -> bool:
+    try:
+        hash(thing)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,360 @@
+"""Which values a function uses: found out while it is traced.
+
+When a traced object is read and the value did not come in with the call, the value is
+computed on the caller's own object, and something of the same shape and dtype stands in
+for it until the end of the trace. That trace is then repeated with the value among its
+inputs. Nothing is computed on a guess.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from .._compat import Trace, at_trace, current_trace
+from .._core.computed import Computed
+from .._core.inputs import NUMBERS, Copy, inputs_of
+from .._core.memo import NOT_PROVIDED, Key, memo_of, names_of
+from .._core.recent import Recent
+from .._core.slots import layout_of
+from .._core.values import Form, Packed, has_hidden_arrays, pack
+
+Slot = Any
+"""The number of an object among the arguments; or, for an object in a value, the ask
+for that value and the number of the object in it."""
+
+Ask = tuple[Slot, Key]
+"""A value of the object in a slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value on its way into a program."""
+
+    packed: Packed
+    by_object: bool
+    """Whether it belongs to the object itself, and not to its arrays."""
+    positions: tuple[int, ...] = ()
+    """The arrays it came from, among the leaves of the arguments."""
+    numbers: tuple[int, ...] = ()
+    """The Python numbers it depends on, likewise."""
+    statics: Any = None
+    """What else it depends on."""
+    own: tuple[Any, ...] = ()
+    """The arrays at these positions, which may be in the value."""
+
+
+Answers = dict[Ask, Value]
+
+
+STAYS_INSIDE = Packed((), Form(None, 0, "inside"), (), False)
+"""Of a value that can't be an input of a program: it is computed inside."""
+
+
+class Retrace(BaseException):
+    """Ends a trace that had other values than it used.
+
+    Not an `Exception`: a function under trace may well catch those.
+    """
+
+    def __init__(self, demand: "Demand", asks: tuple[Ask, ...]) -> None:
+        self.demand = demand
+        self.asks = asks
+
+
+class NeedsConcreteNumpy(BaseException):
+    """Ends a trace that failed with what numpy computed as an input: the function may
+    need its contents, for a shape or a mask."""
+
+
+class Course:
+    """What is used next: an ask, and what comes after it, by the form of the answer.
+
+    A function may look at the static part of a value and use others depending on it.
+    """
+
+    def __init__(self) -> None:
+        self.ask: Ask | None = None
+        self.after: dict[Form, Course] = Recent()
+
+    def learn(self, answers: Answers, order: Sequence[Ask]) -> None:
+        course = self
+        for ask in order:
+            if course.ask != ask:
+                course.ask = ask
+                course.after.clear()
+            course = course.after.setdefault(answers[ask].packed.form, Course())
+        course.ask = None
+
+    def asks(self, answers: Answers) -> Iterator[Ask]:
+        """One ask after another; `answers` must grow by each."""
+        course: Course | None = self
+        while course is not None and course.ask is not None:
+            yield course.ask
+            answer = answers.get(course.ask)
+            course = None if answer is None else course.after.get(answer.packed.form)
+
+
+Map = Sequence[int | None] | None
+"""For each array of an object, its place among the leaves; None if there is no such
+order: then values are found by object."""
+
+
+class Demand:
+    """The objects of one call, and the values it has for the traced copies of them."""
+
+    def __init__(
+        self,
+        objects: Sequence[Any],
+        maps: Sequence[Map],
+        leaves: Sequence[Any],
+        static_numpy: bool,
+    ) -> None:
+        self._objects: dict[Slot, Any] = dict(enumerate(objects))
+        self._maps = maps
+        self.leaves = leaves
+        self.static_numpy = static_numpy
+        """Whether what numpy computed is a constant of the program."""
+        self.answers: Answers = {}
+        self.asked: dict[Ask, None] = {}
+        self.computed_inside: set[Ask] = set()
+        """What can't be an input of the program."""
+        self.is_last = False
+        """What is missing is computed inside, whatever it costs."""
+        self.computed = False
+        """Whether a value had to be computed."""
+        self.trace: Trace = None
+        self.failed_with = 0
+        """The id of what the function raised."""
+
+    def gather(self, asks: Iterator[Ask]) -> None:
+        """Have the values asked for, computed if they are not there yet."""
+        for slot, key in asks:
+            if slot in self._objects:
+                answer = self._answer(slot, key)
+                if answer is not None:
+                    self.answers[slot, key] = answer
+                    self._note_objects_in((slot, key))
+
+    def _answer(self, slot: Slot, key: Key) -> Value | None:
+        owner = self._objects[slot]
+        if not self.computed:
+            self.computed = key.peek(owner, self) is self
+        value = key.read(owner)
+        mapped = self._maps[slot] if isinstance(slot, int) else None
+        if mapped is not None and isinstance(key, Computed):
+            found = self._by_arrays(slot, key, mapped)
+            if found is not None:
+                return found
+        if key.peek(owner, self) is self:  # it could not be kept
+            return None
+        numbers = _traced_numbers(key, owner, value)
+        packed = pack(value, key.of(owner), numbers, self.static_numpy)
+        return None if packed is None else Value(packed, by_object=True)
+
+    def _by_arrays(self, slot: int, key: Computed, mapped: Map) -> Value | None:
+        owner = self._objects[slot]
+        assert mapped is not None
+        inputs = inputs_of(owner)
+        if inputs is None or key.was_supplied or key.is_supplied(owner):
+            return None
+        record, uses = key.record(inputs), key.learned.get(inputs)
+        if record is None or uses is None:
+            return None
+        positions = [mapped[i] for i in uses.positions]
+        numbers = [mapped[i] for i in uses.numbers]
+        if None in positions or not (positions or numbers):
+            return None
+        if record.packed is None:
+            record.packed = {}
+        if self.static_numpy not in record.packed:
+            template = record.template
+            value = template.fill([inputs.arrays[i] for i in uses.positions])
+            packed = None
+            if not has_hidden_arrays(value):
+                packed = pack(
+                    value,
+                    key.of(owner),
+                    _traced_numbers(key, owner, value),
+                    self.static_numpy,
+                    (template.leaves, template.structure),
+                )
+            record.packed[self.static_numpy] = packed
+        packed = record.packed[self.static_numpy]
+        if packed is None:
+            packed = STAYS_INSIDE
+        return Value(
+            packed,
+            False,
+            tuple(i for i in positions if i is not None),
+            tuple(i for i in numbers if i is not None),
+            record.statics,
+            tuple(inputs.arrays[i] for i in uses.positions),
+        )
+
+    def _note_objects_in(self, ask: Ask) -> None:
+        """Objects in a value have cached values in their turn."""
+        slot, key = ask
+        value = key.read(self._objects[slot])
+        for number, obj in enumerate(objects_in(value)):
+            self._objects[ask, number] = obj
+
+    def in_order(self) -> Answers:
+        """The answers by slot and by the definition of the property, not by first use:
+        so the same program is the same in every process."""
+        return {ask: self.answers[ask] for ask in sorted(self.answers, key=self._order)}
+
+    def _order(self, ask: Ask) -> Any:
+        slot, key = ask
+        path: tuple[Any, ...] = ()
+        names = names_of(type(self._objects[slot]))
+        name = (key.attrname or "").partition("(")[0]
+        number = names.index(name) if name in names else len(names)
+        while not isinstance(slot, int):
+            (slot, outer), place = slot
+            path = (f"{outer.attrname}[{place}]", *path)
+        return (slot, path, number, key.attrname)
+
+    # What follows happens in the trace.
+
+    def start(self) -> None:
+        self.trace = current_trace()
+
+    def fill(
+        self, asks: Sequence[Ask], values: Sequence[Any], leaves: Sequence[Any]
+    ) -> dict[Ask, Any]:
+        """The values as the trace sees them."""
+        remaining = iter(values)
+        found = {}
+        for ask in asks:
+            answer = self.answers[ask]
+            if answer.packed is STAYS_INSIDE:
+                found[ask] = NOT_PROVIDED
+                continue
+            arrays = [next(remaining) for _ in range(answer.packed.form.holes)]
+            own = [leaves[i] for i in answer.positions]
+            found[ask] = answer.packed.fill(arrays, own)
+        return found
+
+    def provide_for(self, copies: Sequence[Any], values: dict[Ask, Any]) -> None:
+        """Let the traced copies of the objects find their values here."""
+        for slot, copy in enumerate(copies):
+            if copy is not self._objects.get(slot):  # the same with jit disabled
+                memo_of(copy).provider = self._provider(slot, values)
+        for ask, value in values.items():
+            for number, obj in enumerate(objects_in(value)):
+                memo_of(obj).provider = self._provider((ask, number), values)
+
+    def _provider(self, slot: Slot, values: dict[Ask, Any]) -> Callable[[Key], Any]:
+        """For one traced object, which the values hang on: the demand may outlive the
+        trace."""
+
+        def provide(key: Key) -> Any:
+            ask = (slot, key)
+            if ask in values:
+                self.asked[ask] = None
+                return values[ask]
+            if self.is_last or slot not in self._objects:
+                return NOT_PROVIDED
+            owner = self._objects[slot]
+            if memo_of(owner).is_busy(key):
+                # The other thread may wait for the trace that this one is in: wait
+                # outside of it.
+                raise Retrace(self, (*self.answers, ask))
+            answer = self._answer(slot, key)
+            if answer is None:
+                self.computed_inside.add(ask)
+                return NOT_PROVIDED
+            self.asked[ask] = None
+            if answer.packed is STAYS_INSIDE:
+                return NOT_PROVIDED
+            return self._stand_in(ask, answer)
+
+        return provide
+
+    def _stand_in(self, ask: Ask, answer: Value) -> Any:
+        """Something like the value, in a trace that will be repeated.
+
+        Not the value itself: a trace that has seen a tracer from outside and is given
+        up is kept alive by JAX as long as that tracer (up to 0.10 at least).
+        """
+        with at_trace(self.trace):
+            arrays = [jax.lax.full_like(x, 0) for x in answer.packed.arrays]
+            own = [jax.lax.full_like(x, 0) for x in answer.own]
+        copy = answer.packed.fill(arrays, own)
+        self._note_objects_in(ask)
+        for number, obj in enumerate(objects_in(copy)):
+            memo_of(obj).provider = self._provider((ask, number), {})
+        return copy
+
+    def check(self) -> None:
+        """At the end of a trace: did it have what it used, and no more?"""
+        if not self.is_last and self.asked.keys() != self.answers.keys():
+            raise Retrace(self, tuple(self.asked))
+
+    def check_failed(self, error: Exception) -> None:
+        """In a trace that failed: a value that only stood in, or that is no concrete
+        one, may be the reason."""
+        if self.asked.keys() - self.answers.keys():
+            raise Retrace(self, tuple(self.answers | self.asked))
+        has_numpy = any(x.packed.has_numpy for x in self.answers.values())
+        if has_numpy and not self.static_numpy:
+            raise NeedsConcreteNumpy
+        self.failed_with = id(error)
+
+    def settle(self) -> None:
+        """Let go of the objects: a traced copy may outlive its trace by mistake."""
+        self._objects.clear()
+        self.leaves = ()
+
+
+def objects_in(value: Any) -> list[Any]:
+    """The objects in a value that can have cached values."""
+    layout = layout_of((value,))
+    return [] if layout is None else layout.objects((value,))
+
+
+def _traced_numbers(key: Key, owner: Any, value: Any) -> tuple[bool, ...] | None:
+    """Which leaves of a value are inputs though they are Python numbers: an object with
+    numbers for leaves has them traced inside `jit`, and so is what is computed from
+    them."""
+    if not any(type(x) in NUMBERS for x in jax.tree.leaves(value)):
+        return None
+    numbers = [x for x in jax.tree.leaves(owner) if type(x) in NUMBERS]
+    inputs = inputs_of(owner) if numbers else None
+    if inputs is None or not isinstance(key, Computed):
+        return None
+    return key.leaves_traced(owner, inputs)
+
+
+def map_of(obj: Any, start: int) -> Map:
+    """Where the arrays of `obj` are among leaves that begin with number `start`.
+
+    Found by flattening a copy with numbers for arrays, so that one array in two fields
+    is no problem. None if the class drops or makes arrays when it is flattened.
+    """
+    inputs = inputs_of(obj)
+    if inputs is None:
+        return None
+    marks = [_Mark(i) for i in range(len(inputs.arrays))]
+    try:
+        leaves = jax.tree.leaves(Copy(obj, marks).obj)
+    except Exception:  # whatever the class's own code does with a mark
+        return None
+    found: dict[int, int] = {}
+    for place, leaf in enumerate(leaves):
+        if type(leaf) is not _Mark or leaf.number in found:
+            return None
+        found[leaf.number] = start + place
+    numbers = {i for i, _ in inputs.numbers}
+    if any(i not in found and i not in numbers for i in range(len(marks))):
+        return None
+    return [found.get(i) for i in range(len(marks))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Mark:
+    """In place of an array, to see where it comes out."""
+
+    number: int

@@ -1,0 +1,208 @@
+"""A drop-in for `jax.jit` that passes cached values in and out."""
+
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from weakref import WeakKeyDictionary
+
+import jax
+from jax.tree_util import tree_flatten
+
+from .._compat import forget_failed_traces
+from .._core.values import is_hashable
+from .._core.watch import watchers_of
+from .call import Function, Unprepared, name_of, names_arguments
+from .results import Result, take
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+@overload
+def jit(fun: Callable[P, R], /, **options: Any) -> "Jitted[P, R]": ...
+@overload
+def jit(**options: Any) -> Callable[[Callable[P, R]], "Jitted[P, R]"]: ...
+def jit(fun: Any = None, /, **options: Any) -> Any:
+    """Like `jax.jit`, but cached properties of the arguments are computed once and
+    passed in as inputs.
+
+    A value the function uses is computed on the caller's own object, and is an input of
+    the compiled program from then on. Values follow arrays that the function returns
+    unchanged, so `state = step(state)` computes them once. An object the function
+    returns comes out with the values computed on it inside. Options are those of
+    `jax.jit`; argument numbers mean the arguments of `fun`.
+
+    >>> import dataclasses, jax, jax.numpy as jnp, cachax
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Line:
+    ...     x: jax.Array
+    ...
+    ...     @cachax.cached_property
+    ...     def mean(self):
+    ...         jax.debug.print("computing")
+    ...         return jnp.mean(self.x)
+    >>> @cachax.jit
+    ... def centred(line):
+    ...     return line.x - line.mean
+    >>> line = Line(jnp.array([1.0, 3.0]))
+    >>> centred(line)
+    computing
+    Array([-1.,  1.], dtype=float32)
+    >>> centred(line), line.mean
+    (Array([-1.,  1.], dtype=float32), Array(2., dtype=float32))
+    """
+    if fun is None:
+        return functools.partial(jit, **options)
+    return jitted(fun, options)
+
+
+class Jitted(Protocol[P, R_co]):
+    """What `cachax.jit` returns: a function, with what `jax.jit` gives one."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> "Jitted[P, R_co]": ...
+    @overload
+    def __get__(
+        self: "Jitted[Concatenate[Any, Q], R_co]", instance: object, owner: Any = None
+    ) -> Callable[Q, R_co]: ...
+
+    def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered: ...
+    def trace(self, /, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Traced: ...
+    def eval_shape(self, /, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+    def clear_cache(self) -> None: ...
+
+
+class _State:
+    """What a jitted function refers to. Pickled as new: without what was learned."""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        options: dict[str, Any],
+        transform: Callable[..., Any],
+    ) -> None:
+        self.__wrapped__ = fun
+        self._options = options
+        self._transform = transform
+        self.plain: Any = transform(fun, **options)  # at once: it checks the options
+        """The program on its own, which computes cached values inside. What leaves
+        cachax (to be compiled ahead of time, exported, looked at) is this one."""
+        self.function = _function_for(fun, options, transform)
+        self.entries = self.function.entries
+        self.static = self.function.options.static
+        self.watchers = watchers_of(Function, "call")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _State, (self.__wrapped__, self._options, self._transform)
+
+    def call(self, args: Any, kwargs: Any) -> Any:
+        return self.function.call(self.plain, args, kwargs)
+
+    def lower(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self.plain.lower(*args, **kwargs)
+
+    def trace(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self.plain.trace(*args, **kwargs)
+
+    def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self.plain.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forget all traces and compiled programs."""
+        self.function.forget()
+        if hasattr(self.plain, "clear_cache"):  # not every lifted transform has it
+            self.plain.clear_cache()
+
+
+_functions: WeakKeyDictionary[Any, dict[Any, Function]] = WeakKeyDictionary()
+
+
+def _function_for(
+    fun: Callable[..., Any], options: dict[str, Any], transform: Callable[..., Any]
+) -> Function:
+    """One for all uses of `jit` on a function with these options, as in JAX: what is
+    compiled in one round of `for ...: cachax.jit(f)(x)` serves the next."""
+    key = (transform, *sorted(options.items()))
+    if type(fun) is not types.FunctionType or not is_hashable(key):
+        return Function(fun, options, transform)
+    functions = _functions.setdefault(fun, {})
+    if key not in functions:
+        functions[key] = Function(fun, options, transform)
+    return functions[key]
+
+
+def jitted(
+    fun: Callable[P, R],
+    options: dict[str, Any],
+    transform: Callable[..., Any] = jax.jit,
+) -> Jitted[P, R]:
+    """`fun` under `transform`, which is `jax.jit` or one like it.
+
+    A function, because Python calls any other object more slowly.
+    """
+    state = _State(fun, options, transform)
+
+    def call(*args, **kwargs):  # type: ignore[no-untyped-def]
+        # A warm call ends in here. Every line counts: all of JAX takes 5 µs.
+        if state.watchers:
+            return state.call(args, kwargs)
+        try:
+            if state.static:
+                tree, statics = state.static.take_out(args, kwargs)
+                leaves, structure = tree_flatten(tree)
+                entry = state.entries[structure, statics]
+            else:
+                leaves, structure = tree_flatten((args, kwargs))
+                entry = state.entries[structure]
+            ready = entry.ready[entry.key_of(leaves)]
+        except Exception:  # not known; can't be flattened, compared, or hashed
+            ready = None
+        if ready is None:
+            return state.call(args, kwargs)
+        try:
+            if entry.donated:
+                out = ready.call(
+                    ready.values, entry.pick_kept(leaves), entry.pick_donated(leaves)
+                )
+            else:
+                out = ready.call(ready.values, leaves)
+            return take(out, leaves) if type(out) is Result else out
+        except Unprepared:
+            entry.mistaken = True
+            forget_failed_traces(ready.call)
+        except Exception as error:
+            if not names_arguments(error):
+                raise
+        return state.call(args, kwargs)
+
+    call.__dict__ = _Attributes()
+    call.__qualname__ = name_of(fun)
+    call.__name__ = name_of(fun).rpartition(".")[2]
+    functools.update_wrapper(call, fun)
+    for name in _Attributes.own:
+        setattr(call, name, getattr(state, name))
+    return call  # type: ignore[return-value]
+
+
+class _Attributes(dict[str, Any]):
+    """Of a function. `functools.wraps` doesn't find some of them to copy them: else
+    `jax.jit(f).lower` would be that of `f`, with different options."""
+
+    own = ("lower", "trace", "eval_shape", "clear_cache")
+
+    def keys(self) -> Any:
+        return super().keys() - {*self.own}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, ([*self.items()],)

@@ -1,0 +1,218 @@
+"""What comes out of a program besides the result.
+
+Leaves that pass through unchanged come out as new arrays: the values that were known
+for the old ones follow them. An object that is made inside comes out with the values
+that were computed on it there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.tree_util import tree_flatten
+
+from .._compat import CONCRETE, Tracer, current_trace
+from .._core import index
+from .._core.computed import Computed, Table, holds, table_of
+from .._core.inputs import inputs_of
+from .._core.levels import traces_in
+from .._core.memo import Key, memo_of, names_of
+from .._core.slots import layout_of
+from .._core.values import NUMPY, Packed, Template, pack, template_of
+
+
+@dataclass(frozen=True, eq=False)
+class Brought:
+    """A value that comes out with an object."""
+
+    key: Key
+    statics: Any
+    packed: Packed
+    positions: tuple[int, ...]
+    """Which leaves it came from: of the arguments, or of the result."""
+    is_argument: bool
+    number: int
+    """Which of the objects in the arguments, or in the result."""
+
+
+class About:
+    """What was learned in the trace, as part of the structure of the result."""
+
+    __slots__ = ("brought", "follows", "structure")
+
+    def __init__(
+        self, structure: Any, follows: tuple[Any, ...], brought: tuple[Brought, ...]
+    ) -> None:
+        self.structure = structure
+        """Of the result, if its leaves come out as a list."""
+        self.follows = follows
+        """Pairs of a leaf of the result and the leaf of the arguments that it is."""
+        self.brought = brought
+
+    # All are equal: `out_shardings` has one too, to have its place in the tree.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, About)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@jax.tree_util.register_pytree_node_class
+class Result:
+    """A result, and the values that its objects come out with."""
+
+    __slots__ = ("about", "arrays", "out")
+
+    def __init__(self, out: Any, arrays: Any, about: About) -> None:
+        self.out = out
+        self.arrays = arrays
+        self.about = about
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], About]:
+        return (self.out, self.arrays), self.about
+
+    @classmethod
+    def tree_unflatten(cls, about: About, children: tuple[Any, Any]) -> "Result":
+        return cls(*children, about)
+
+
+def bring_out(
+    out: Any, given: Sequence[Any], table: Table, arguments: Sequence[Any], keep: bool
+) -> Any:
+    """The result of a trace with everything that comes out with it; `out` itself if
+    there is nothing. `arguments` are objects whose values were computed inside.
+
+    The leaves come out as a list, because they are needed as a list; with `keep`, the
+    tree is left as it is.
+    """
+    leaves, structure = tree_flatten(out)
+    places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
+    follows = tuple(
+        (i, places[id(leaf)]) for i, leaf in enumerate(leaves) if id(leaf) in places
+    )
+    brought = [
+        *_of_objects(arguments, given, table, True),
+        *_of_objects(_returned(out), leaves, table, False),
+    ]
+    if not follows and not brought and not keep:
+        return out
+    arrays = [x for _, arrays in brought for x in arrays]
+    about = tuple(b for b, _ in brought)
+    if keep:
+        return Result(out, arrays, About(None, follows, about))
+    return Result(leaves, arrays, About(structure, follows, about))
+
+
+def _returned(out: Any) -> list[Any]:
+    layout = layout_of((out,))
+    return [] if layout is None else layout.objects((out,))
+
+
+def _of_objects(
+    objects: Sequence[Any], leaves: Sequence[Any], table: Table, is_argument: bool
+) -> list[tuple[Brought, tuple[Any, ...]]]:
+    places = {id(x): i for i, x in enumerate(leaves)}
+    found = []
+    for number, obj in enumerate(objects):
+        for key, inputs, uses, value in _values_of(obj, table):
+            used = [inputs.arrays[i] for i in uses.positions]
+            if not all(id(x) in places for x in used):
+                continue
+            template = template_of(value, used)
+            if template is None or not _comes_out_the_same(template):
+                continue
+            shaped = (template.leaves, template.structure)
+            packed = pack(value, key.of(obj), template=shaped)
+            if packed is not None and uses.is_shareable(inputs):
+                positions = tuple(places[id(x)] for x in used)
+                about = Brought(
+                    key, uses.statics(inputs), packed, positions, is_argument, number
+                )
+                found.append((about, packed.arrays))
+    return found
+
+
+def _values_of(obj: Any, table: Table) -> list[Any]:
+    """What was computed in this trace and holds for `obj`, as it comes out."""
+    if not table.records:
+        return []
+    try:
+        inputs = inputs_of(jax.tree.unflatten(*reversed(tree_flatten(obj))))
+        before = inputs_of(obj)
+    except Exception:  # a class that looks at what it is built from
+        return []
+    if inputs is None or before is None or inputs.exactly != before.exactly:
+        return []  # the class drops something; a number comes out as an array
+    if any(x is not y for x, y in zip(inputs.arrays, before.arrays, strict=True)):
+        return []
+    if inputs.numbers and any(type(x) in _NUMBERS for x in jax.tree.leaves(obj)):
+        return []
+    names = names_of(type(obj))
+    return [
+        (key, inputs, uses, value)
+        for key, its, uses, value in table.records
+        if _belongs(key, names, obj) and holds(uses, inputs, its, table)
+    ]
+
+
+_NUMBERS = (bool, int, float, complex)
+
+
+def _belongs(key: Computed, names: Sequence[str], obj: Any) -> bool:
+    source = getattr(key, "source", key)
+    return any(getattr(type(obj), name, None) is source for name in names)
+
+
+def _comes_out_the_same(template: Template) -> bool:
+    """Not what numpy computed, nor a thing that would be the same one for all."""
+    return template.whole is not None and not any(
+        isinstance(x, NUMPY) for x in template.leaves
+    )
+
+
+def take(result: Result, given: Sequence[Any]) -> Any:
+    """What the function returned; the values that came with it are kept."""
+    about, out = result.about, result.out
+    if about.structure is None:
+        leaves = jax.tree.leaves(out)
+    else:
+        leaves = out
+        out = about.structure.unflatten(leaves)
+    is_traced = any(isinstance(x, Tracer) for x in leaves)
+    if is_traced or current_trace() is not CONCRETE:
+        _take_traced(about, out, leaves, given, result.arrays)
+        return out
+    if about.follows:
+        outputs: dict[int, list[Any]] = {}
+        for place, source in about.follows:
+            outputs.setdefault(id(given[source]), []).append(leaves[place])
+        index.follow(outputs)
+    remaining = iter(result.arrays)
+    for each in about.brought:
+        arrays = [next(remaining) for _ in range(each.packed.form.holes)]
+        source = given if each.is_argument else leaves
+        used = [source[i] for i in each.positions]
+        value = each.packed.fill(arrays, used)
+        template = template_of(value, used)
+        if template is not None and used:
+            index.put(each.key, used, each.statics, template)
+    return out
+
+
+def _take_traced(
+    about: About, out: Any, leaves: Sequence[Any], given: Sequence[Any], brought: Any
+) -> None:
+    """The same for a call inside a trace: there, values stay with their objects."""
+    table = table_of(traces_in(leaves))
+    if table is not None:
+        for place, source in about.follows:
+            table.passed[id(leaves[place])] = (leaves[place], given[source])
+    remaining = iter(brought)
+    objects = _returned(out)
+    for each in about.brought:
+        arrays = [next(remaining) for _ in range(each.packed.form.holes)]
+        if not each.is_argument:
+            used = [leaves[i] for i in each.positions]
+            memo = memo_of(objects[each.number])
+            memo.keep(each.key, each.packed.fill(arrays, used))

@@ -1,0 +1,257 @@
+"""A drop-in for `jax.vmap`: a value is computed once for a whole batch of objects.
+
+A property of one example is not a part of the property of the batch. What is kept on
+the batch is the property of every example, stacked: the body under `jax.vmap`.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar, overload
+
+import jax
+import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
+
+from .._compat import Tracer, at_trace, current_trace, trace_of
+from .._core.computed import Computed
+from .._core.memo import NOT_PROVIDED, Key, Provider, memo_of
+from .._core.slots import Layout, layout_of
+from .._core.values import Form, Packed, pack
+from .._errors import UnhashableValueError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Axes = tuple[int | None, ...]
+"""For each leaf of a tree, which of its axes is mapped."""
+
+
+@overload
+def vmap(
+    fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, **options: Any
+) -> Callable[P, R]: ...
+@overload
+def vmap(
+    *, in_axes: Any = 0, out_axes: Any = 0, **options: Any
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def vmap(fun: Any = None, in_axes: Any = 0, out_axes: Any = 0, **options: Any) -> Any:
+    """`jax.vmap`, with values that are kept for the examples of a batch.
+
+    The batch is an object with stacked leaves. What the function asks of one example is
+    computed for all of them at once, and kept on the batch for the next call. Options
+    are those of `jax.vmap`.
+
+    >>> import dataclasses, jax, jax.numpy as jnp, cachax
+    >>> @jax.tree_util.register_dataclass
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Line:
+    ...     x: jax.Array
+    ...
+    ...     @cachax.cached_property
+    ...     def mean(self):
+    ...         jax.debug.print("computing")
+    ...         return jnp.mean(self.x)
+    >>> lines = Line(jnp.array([[1.0, 3.0], [5.0, 9.0]]))
+    >>> cachax.vmap(lambda line: line.x - line.mean)(lines)
+    computing
+    Array([[-1.,  1.],
+           [-2.,  2.]], dtype=float32)
+    >>> cachax.vmap(lambda line: 2 * line.mean)(lines)
+    Array([ 4., 14.], dtype=float32)
+    """
+    if fun is None:
+        return functools.partial(vmap, in_axes=in_axes, out_axes=out_axes, **options)
+    plain = jax.vmap(fun, in_axes, out_axes, **options)
+    options.pop("axis_size", None)
+
+    @functools.wraps(fun)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        tree = (args, kwargs)
+        layout = layout_of(tree)
+        batch = None if layout is None else _batch(tree, in_axes, layout)
+        if batch is None:  # nothing to be kept; what is wrong, JAX says best
+            return plain(*args, **kwargs)
+        return batch.map(lambda x: fun(*x[0], **x[1]), out_axes, options)
+
+    return mapped
+
+
+class _Batch:
+    """A tree with mapped axes, and objects in it."""
+
+    def __init__(self, tree: Any, axes: Axes, layout: Layout) -> None:
+        leaves, structure = jax.tree.flatten(tree)
+        self.leaves: list[Any] = leaves
+        self.structure: Any = structure
+        self.axes = axes
+        self.layout = layout
+        self.owners = layout.objects(tree)
+        self.spans = layout.spans(tree)
+        pairs = zip(self.leaves, axes, strict=True)
+        (self.size,) = {leaf.shape[axis] for leaf, axis in pairs if axis is not None}
+
+    def map(
+        self, fun: Callable[[Any], Any], out_axes: Any, options: dict[str, Any]
+    ) -> Any:
+        """`fun` of every example, with values lent to the objects in it."""
+
+        def of_one(number: Any, leaves: list[Any]) -> Any:
+            one = self.structure.unflatten(leaves)
+            copies = self.layout.objects(one)
+            for owner, span, copy in zip(self.owners, self.spans, copies, strict=True):
+                if copy is not owner:
+                    provider = _provider(owner, self.axes[span], number, options)
+                    memo_of(copy).provider = provider
+            return fun(one)
+
+        mapped = jax.vmap(of_one, (0, [*self.axes]), out_axes, **options)
+        return mapped(jnp.arange(self.size), self.leaves)
+
+
+def _batch(tree: Any, in_axes: Any, layout: Layout) -> _Batch | None:
+    """The arguments of a call, if they are as `jax.vmap` wants them."""
+    args, kwargs = tree
+    given = in_axes if isinstance(in_axes, tuple | list) else (in_axes,) * len(args)
+    try:
+        axes = _for_each_leaf((tuple(given), dict.fromkeys(kwargs, 0)), tree)
+        return _Batch(tree, axes, layout)
+    except (AttributeError, IndexError, TypeError, ValueError):
+        return None
+
+
+def _for_each_leaf(axes: Any, tree: Any) -> Axes:
+    """A prefix of a tree, for all that comes after it."""
+    found: list[int | None] = []
+
+    def spread(axis: int | None, part: Any) -> None:
+        found.extend([axis] * len(jax.tree.leaves(part)))
+
+    jax.tree.map(spread, axes, tree, is_leaf=lambda x: x is None)
+    return tuple(found)
+
+
+def _provider(owner: Any, axes: Axes, number: Any, options: dict[str, Any]) -> Provider:
+    """For one example of a batch: `number` is which, and traced as it is."""
+
+    def provide(key: Key) -> Any:
+        if all(axis is None for axis in axes):
+            return key.read(owner)
+        if not isinstance(key, Computed):
+            return NOT_PROVIDED
+        stacked = _batch_key(key, axes, options).read(owner)
+        return NOT_PROVIDED if stacked is None else stacked.of_one(number)
+
+    return provide
+
+
+class BatchKey(Computed):
+    """A value of every example in a batch of objects."""
+
+    def __init__(self, key: Computed, axes: Axes, options: dict[str, Any]) -> None:
+        super().__init__(f"{key.attrname} of each", self._of_each)
+        self.source = key
+        self.attrname = self._name
+        self._axes = axes
+        self._options = options
+
+    def _of_each(self, batch: Any) -> "_Stacked | None":
+        packed: Packed | None = None
+        same_for_all: dict[int, Any] = {}
+
+        def of_one(tree: Any) -> list[Any]:
+            nonlocal packed
+            (one,) = tree
+            value, _ = self.source.evaluate(one, None)
+            try:
+                packed = pack(value, self.source.of(one))
+            except UnhashableValueError:
+                packed = None
+            arrays = () if packed is None else packed.arrays
+            here = current_trace()
+            for i, array in enumerate(arrays):
+                if not isinstance(array, Tracer) or trace_of(array) is not here:
+                    same_for_all[i] = array
+            return [x for i, x in enumerate(arrays) if i not in same_for_all]
+
+        tree = (batch,)
+        layout = layout_of(tree)
+        assert layout is not None
+        stacked = _Batch(tree, self._axes, layout).map(of_one, 0, self._options)
+        if packed is None:
+            return None
+        remaining = iter(stacked)
+        holes = packed.form.holes
+        is_stacked = tuple(i not in same_for_all for i in range(holes))
+        arrays = [
+            next(remaining) if is_one else same_for_all[i]
+            for i, is_one in enumerate(is_stacked)
+        ]
+        form = _Form(packed.form, packed.leaves)
+        return _Stacked(tuple(arrays), is_stacked, form)
+
+
+def _batch_key(key: Computed, axes: Axes, options: dict[str, Any]) -> BatchKey:
+    """One for all batches that are mapped alike."""
+    identity = (axes, *sorted(options.items()))
+    found = key.batched.get(identity)
+    if found is None:
+        found = key.batched.setdefault(identity, BatchKey(key, axes, options))
+    return found  # type: ignore[no-any-return]
+
+
+class _Form:
+    """The static part of the values of a batch."""
+
+    def __init__(self, form: Form, leaves: Sequence[Any]) -> None:
+        self._form = form
+        self._leaves = leaves
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Form) and self._form == other._form
+
+    def __hash__(self) -> int:
+        return hash(self._form)
+
+    def fill(self, arrays: Sequence[Any]) -> Any:
+        return Packed((), self._form, tuple(self._leaves), False).fill(arrays, ())
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True, eq=False)
+class _Stacked:
+    """The values of all examples: arrays with one more axis in front (but for those
+    that are the same for all), and one form."""
+
+    arrays: tuple[Any, ...]
+    is_stacked: tuple[bool, ...]
+    form: _Form
+
+    def of_one(self, number: Any) -> Any:
+        """The value of the example with this number, which is mapped."""
+        pairs = zip(self.arrays, self.is_stacked, strict=True)
+        with at_trace(trace_of(number)):
+            return self.form.fill(
+                [_unstacked(x, number) if is_stacked else x for x, is_stacked in pairs]
+            )
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        return self.arrays, (self.is_stacked, self.form)
+
+    @classmethod
+    def tree_unflatten(cls, about: Any, arrays: Sequence[Any]) -> "_Stacked":
+        return cls(tuple(arrays), *about)
+
+
+def _unstacked(stacked: Any, number: Any) -> Any:
+    """`stacked[number]`, without an operation: under `jax.vmap`, it is `stacked`."""
+
+    @custom_vmap
+    def of_one(_: Any) -> Any:
+        return jnp.zeros(stacked.shape[1:], stacked.dtype)
+
+    @of_one.def_vmap
+    def of_all(*_: Any) -> tuple[Any, bool]:
+        return stacked, True
+
+    return of_one(number)
