@@ -25,7 +25,7 @@ import pytest
 
 import cachax
 
-OPERATIONS = 40
+OPERATIONS = 70
 OTHER = 100_000.0
 """Arrays of other threads have larger sums than this."""
 
