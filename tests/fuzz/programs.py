@@ -1,9 +1,11 @@
 """Generate programs from a seed, run them in two worlds, compare, and shrink."""
 
+import functools
 import gc
 import re
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -18,7 +20,7 @@ COUNTED = 5
 """One profile in so many counts how often bodies run: callbacks are slow."""
 
 
-ALIKE = 25
+ALIKE = 50
 """Programs in a row with one profile."""
 
 
@@ -237,20 +239,20 @@ class Disturbance:
 
     def disturb(self, machine: Machine, result: Any) -> threading.Thread | None:
         """Between two operations; returns a thread that runs beside the next one."""
-        what = self._random.choice(["collect", "keep", "release", "thread"])
-        if what == "collect":
-            gc.collect(self._random.randrange(3))
-        elif what == "keep":
+        chance = self._random.random
+        if chance() < 0.3:
             self._kept += [result, *machine.objects.values()]
             self._kept += jax.tree.leaves(list(machine.objects.values()))
-        elif what == "release":
+        if chance() < 0.2:
             self._kept.clear()
-        else:
-            work = self._elsewhere, [machine.profile, self._random.randrange(2**20)]
-            thread = threading.Thread(target=work[0], args=work[1])
-            thread.start()
-            return thread
-        return None
+        if chance() < 0.4:
+            gc.collect()
+        if chance() < 0.8:
+            return None
+        seed = self._random.randrange(2**20)
+        thread = threading.Thread(target=self._elsewhere, args=[machine.profile, seed])
+        thread.start()
+        return thread
 
     def _elsewhere(self, profile: Profile, seed: int) -> None:
         machine = Machine(self._others, profile, seed)
@@ -260,17 +262,18 @@ class Disturbance:
 
 def decisions(program: Program, disturbance: Disturbance | None) -> list[Any]:
     """For each operation, the bodies that Python started, in their order, and how often
-    each was computed. Classes and functions are new, so that nothing is known."""
+    each was computed; then the same for reading every value. Classes and functions are
+    new, so that nothing is known of them."""
     world = World("observed", cached=True, counted=True)
     machine = Machine(world, program.profile, program.seed)
-    made = []
+    made: list[Any] = []
     thread: threading.Thread | None = None
-    for op in program.ops:
+    for do in _steps(program, machine):
         before = len(world.log.started)
         with world.counting() as counts:
-            outcome = attempt(machine, op)
-        started = [] if op.name == "threads" else world.log.started[before:]
-        made.append((machine.lines[-1], started, dict(sorted(counts.items()))))
+            outcome = do()
+        started, counted = world.log.started[before:], dict(sorted(counts.items()))
+        made.append((machine.lines[-1], started, counted))
         if thread is not None:
             thread.join()
         if disturbance is not None:
@@ -280,12 +283,25 @@ def decisions(program: Program, disturbance: Disturbance | None) -> list[Any]:
     return made
 
 
+def _steps(program: Program, machine: Machine) -> Iterator[Callable[[], Outcome]]:
+    for op in program.ops:
+        yield functools.partial(attempt, machine, op)
+    for name in list(machine.objects):
+        for prop in program.profile.props:
+            machine.lines.append(f"at the end, {name}.{prop}")
+            yield functools.partial(_read, machine.objects[name], prop)
+
+
 def disagreement(program: Program) -> str | None:
     """What a disturbed run does differently from an undisturbed one."""
-    calm = decisions(program, None)
+    gc.disable()
+    try:
+        calm = decisions(program, None)
+    finally:
+        gc.enable()
     disturbed = decisions(program, Disturbance(program.seed))
-    for one, other in zip(calm, disturbed, strict=True):
+    for i, (one, other) in enumerate(zip(calm, disturbed, strict=True)):
         if one != other:
-            lines = "\n".join(f"    {line}" for line, *_ in calm)
+            lines = "\n".join(f"    {line}" for line, *_ in calm[: i + 1])
             return f"seed {program.seed}\n{lines}\n  -> {one}\n  disturbed: {other}"
     return None

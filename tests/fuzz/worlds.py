@@ -216,10 +216,10 @@ def total(value: Any) -> Any:
     return sum(jnp.sum(x) for x in numbers(value)) + jnp.float32(0)
 
 
-def classes(derived: type) -> dict[str, type]:
+def classes(derived: Any) -> dict[str, type]:
     """One class of each family."""
 
-    class Flax(derived, struct.PyTreeNode):  # type: ignore[valid-type,misc]
+    class Flax(derived, struct.PyTreeNode):
         a: Any
         b: Any
         n: Any
@@ -227,7 +227,7 @@ def classes(derived: type) -> dict[str, type]:
         child: Any
         items: Any
 
-    class FlaxMutable(derived, struct.PyTreeNode, frozen=False):  # type: ignore[valid-type,misc]
+    class FlaxMutable(derived, struct.PyTreeNode, frozen=False):
         a: Any
         b: Any
         n: Any
@@ -235,7 +235,7 @@ def classes(derived: type) -> dict[str, type]:
         child: Any
         items: Any
 
-    class Equinox(eqx.Module, derived):  # type: ignore[valid-type,misc]
+    class Equinox(eqx.Module, derived):
         a: Any
         b: Any
         n: Any
@@ -244,7 +244,7 @@ def classes(derived: type) -> dict[str, type]:
         items: Any
 
     @chex.dataclass
-    class Chex(derived):  # type: ignore[valid-type,misc]
+    class Chex(derived):
         a: Any
         b: Any
         n: Any
@@ -253,7 +253,7 @@ def classes(derived: type) -> dict[str, type]:
         k = 1  # chex has no static fields
 
     @dataclass(frozen=True)
-    class Frozen(derived):  # type: ignore[valid-type,misc]
+    class Frozen(derived):
         a: Any
         b: Any
         n: Any
@@ -262,7 +262,7 @@ def classes(derived: type) -> dict[str, type]:
         items: Any
 
     @dataclass(eq=False)
-    class Mutable(derived):  # type: ignore[valid-type,misc]
+    class Mutable(derived):
         a: Any
         b: Any
         n: Any
@@ -270,19 +270,19 @@ def classes(derived: type) -> dict[str, type]:
         child: Any
         items: Any
 
-    class Node(derived):  # type: ignore[valid-type,misc]
+    class Node(derived):
         def __init__(self, a: Any, b: Any, n: Any, k: Any, child: Any, items: Any):
             self.a, self.b, self.n, self.k = a, b, n, k
             self.child, self.items = child, items
 
-    class Nnx(derived, nnx.Module):  # type: ignore[valid-type,misc]
+    class Nnx(derived, nnx.Module):
         items = ()
 
         def __init__(self, a: Any, b: Any, n: Any, k: Any, child: Any):
-            self.a, self.b, self.n, self.k = nnx.Param(a), nnx.Param(b), n, k
-            self.child = child
+            self.a, self.b, self.k, self.child = nnx.Param(a), nnx.Param(b), k, child
+            self.n = nnx.Param(n) if isinstance(n, jax.Array) else n
 
-    class Plain(derived):  # type: ignore[valid-type,misc]
+    class Plain(derived):
         def __init__(self, a: Any, b: Any, n: Any, k: Any, child: Any, items: Any):
             self.a, self.b, self.n, self.k = a, b, n, k
             self.child, self.items = child, items
