@@ -121,11 +121,11 @@ def _compare(mine: Outcome, other: Outcome, fell_back: bool) -> None:
 
 
 def _compare_objects(mine: Any, other: Any) -> None:
-    """A cached value is never seen in the tree, in pickles or in `repr`."""
+    """A cached value is seen neither in the tree nor among the attributes."""
     _compare_trees(mine, other, loose=False)
-    assert sorted(vars(mine)) == sorted(vars(other)), DifferenceError(
-        f"{sorted(vars(mine))} is not {sorted(vars(other))}"
-    )
+    names, others = sorted(vars(mine)), sorted(vars(other))
+    if names != others:
+        raise DifferenceError(f"attributes {names} are not {others}")
 
 
 def _compare_trees(mine: Any, other: Any, *, loose: bool) -> None:
