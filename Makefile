@@ -5,8 +5,10 @@ PYTHON ?= python3
 NEWEST := .venv/newest
 OLDEST := .venv/oldest
 PYTEST := -m pytest -q -n 2
+FUZZ ?= 10000
+SEED ?= 0
 
-.PHONY: demo bench docs examples notebooks picture pages test lint types \
+.PHONY: demo bench fuzz docs examples notebooks picture pages test lint types \
   test-newest test-oldest lock clean
 
 demo: $(NEWEST)/.ready  ## every known way of caching, measured: a table and a page
@@ -14,6 +16,9 @@ demo: $(NEWEST)/.ready  ## every known way of caching, measured: a table and a p
 
 bench: $(NEWEST)/.ready  ## what cachax costs beside the same by hand; BENCH=--quick
 	$(NEWEST)/bin/python benchmarks --json bench.json $(BENCH)
+
+fuzz: $(NEWEST)/.ready  ## random programs, with cachax and without; FUZZ=, SEED=, FUZZ_ARGS=--disturbed
+	PYTHONPATH=tests $(NEWEST)/bin/python -m fuzz -n $(FUZZ) --seed $(SEED) $(FUZZ_ARGS)
 
 docs: $(NEWEST)/.ready  ## the site, in docs/_build; a warning or a dead link is an error
 	$(NEWEST)/bin/python -m sphinx -q -E -n -W --keep-going docs docs/_build

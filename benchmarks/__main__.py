@@ -1,5 +1,6 @@
-"""All benchmarks: `python benchmarks [--quick] [--json FILE] [--write]`.
+"""All benchmarks: `python benchmarks [NAME ...] [--quick] [--json FILE] [--write]`.
 
+With names, only those files: `python benchmarks call_shapes --quick`.
 `--write` puts the tables into the README and the docs, and the plot beside them.
 """
 
@@ -26,6 +27,7 @@ FILES = [
     "new_objects",
     "rebuilt",
     "gaussian_process",
+    "call_shapes",
 ]
 IN_README = [
     "one small object, one cached scalar",
@@ -73,25 +75,29 @@ def write(
 
 def main() -> None:
     parser = argparse.ArgumentParser("benchmarks", description=__doc__)
+    # The empty list is what argparse checks when no name is given.
+    parser.add_argument("names", nargs="*", choices=[[], *FILES], metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, no growth")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--write", action="store_true", help="into README and docs")
     options = parser.parse_args()
+    if options.names and options.write:
+        parser.error("--write needs all benchmarks")
     report = Report()
     for line in lines([]):
         print(line)
-    for name in FILES:
+    for name in options.names or FILES:
         for case in importlib.import_module(name).cases(options.quick):
             report.results.append(measure(case, options.quick))
             *_, row = lines(report.results[-1:])
             print(row, flush=True)
     print("\n" + "\n".join(others(report.results)))
-    short = [r.title for r in report.results if r.is_short]
-    print(f"\nshort of their target: {', '.join(short) or 'none'}")
+    short = [f"- {r.title}: {r.ratio:.2f}" for r in report.results if r.is_short]
+    print("\n".join(["\nshort of their target:", *(short or ["none"])]))
     print(where(report))
     if options.json:
         options.json.write_text(report.to_json())
-    if options.quick:
+    if options.quick or options.names:
         return
     found = list(growth.grow(quick=False))
     growing = list(growth.table(found))

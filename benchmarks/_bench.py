@@ -1,8 +1,9 @@
 """Contenders take turns, and their ratios are what counts.
 
 In each round every contender is timed once, one right after the other, so that what
-slows the machine down slows all of them. The ratio of a round is that of its own times;
-what is reported is the median over the rounds, and where the middle half of them lies.
+slows the machine down slows all of them; every other round goes in the reverse order.
+The ratio of a round is that of its own times; what is reported is the median over the
+rounds, and where the middle half of them lies.
 """
 
 import argparse
@@ -97,9 +98,10 @@ def measure(case: Case, quick: bool = False) -> Result:
     gc.collect()
     gc.disable()
     try:
-        for _ in range(rounds):
-            for name, contender in case.contenders.items():
-                times[name].append(_time(contender, case))
+        for turn in range(rounds):
+            in_turn = list(case.contenders)[:: -1 if turn % 2 else 1]
+            for name in in_turn:
+                times[name].append(_time(case.contenders[name], case))
     finally:
         gc.enable()
     base = times[case.over]

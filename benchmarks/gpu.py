@@ -1,6 +1,6 @@
 """The dispatch cases and a large Gaussian process, on whatever device JAX has.
 
-Needs JAX, flax, equinox and the source tree:
+Needs JAX, flax, equinox, chex, optax and the source tree:
 
     PYTHONPATH=src python benchmarks/gpu.py [--json FILE]
 """
@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 import beside_many_arrays
+import call_shapes
 import first_call
 import gaussian_process
 import many_objects
@@ -28,6 +29,7 @@ DISPATCH = [
     no_object,
     first_call,
     new_objects,
+    call_shapes,
 ]
 
 
