@@ -26,7 +26,7 @@ def test_a_type_checker_sees_the_names_that_there_are() -> None:
 
 def test_a_name_is_that_of_its_file() -> None:
     from cachax import jit
-    from cachax._jit import jit as original
+    from cachax._jit.jit import jit as original
 
     assert jit is cachax.jit is original
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from cachax._compat import CONCRETE, Tracer, current_trace, trace_of
-from cachax._levels import at_level_of, is_alive, may_be_kept, traces_in
+from cachax._core.levels import at_level_of, is_alive, may_be_kept, traces_in
 
 
 def level(_: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 import cachax
 from cachax import pytest_plugin
-from cachax._computed import Computed
+from cachax._core.computed import Computed
 
 pytest_plugins = ["pytester"]
 cachax.cached_property, cachax.verify, cachax.warm  # noqa: B018

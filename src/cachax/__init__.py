@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from ._errors import UnhashableArgumentError as UnhashableArgumentError
     from ._errors import UnhashableValueError as UnhashableValueError
     from ._errors import UnknownPropertyError as UnknownPropertyError
-    from ._explain import explain as explain
+    from ._report.explain import explain as explain
     from ._core.function import cache as cache
     from ._jit.jit import jit as jit
     from ._jit.lift import lift as lift
     from ._core.method import cached_method as cached_method
-    from ._record import record as record
-    from ._report import Report as Report
+    from ._report.record import record as record
+    from ._report.report import Report as Report
     from ._jit.verbs import cached as cached
     from ._jit.verbs import clear as clear
     from ._jit.verbs import is_cached as is_cached
     from ._jit.verbs import preset as preset
     from ._jit.verbs import warm as warm
-    from ._verify import verify as verify
+    from ._check.verify import verify as verify
     from ._jit.vmap import vmap as vmap
 else:
     # The same, on first use: `cachax lint` works where JAX is not installed.
@@ -44,15 +44,15 @@ else:
             "UnhashableValueError",
             "UnknownPropertyError",
         ],
-        "_explain": ["explain"],
+        "_report.explain": ["explain"],
         "_core.function": ["cache"],
         "_jit.jit": ["jit"],
         "_jit.lift": ["lift"],
         "_core.method": ["cached_method"],
-        "_record": ["record"],
-        "_report": ["Report"],
+        "_report.record": ["record"],
+        "_report.report": ["Report"],
         "_jit.verbs": ["cached", "clear", "is_cached", "preset", "warm"],
-        "_verify": ["verify"],
+        "_check.verify": ["verify"],
         "_jit.vmap": ["vmap"],
     }
     __all__ = [name for names in _HOMES.values() for name in names]

@@ -25,7 +25,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def run(options: Any) -> int:
     """Its output is the script's, and then the report, on standard error; its exit code
     is the script's."""
-    from ._record import record
+    from ._report.record import record
 
     with record() as report:
         code = _run(options)

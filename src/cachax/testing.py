@@ -22,23 +22,23 @@ import numpy as np
 
 import cachax
 
-from ._alike import altered as altered
-from ._alike import assigning as assigning
-from ._alike import cold as cold
-from ._alike import fields as fields
-from ._alike import is_floating
-from ._alike import looks as looks
-from ._alike import variants as variants
-from ._compare import Tolerance, difference
+from ._check.alike import altered as altered
+from ._check.alike import assigning as assigning
+from ._check.alike import cold as cold
+from ._check.alike import fields as fields
+from ._check.alike import is_floating
+from ._check.alike import looks as looks
+from ._check.alike import variants as variants
+from ._check.compare import Tolerance, difference
 from ._compat import is_jitted
-from ._computed import Computed
+from ._core.computed import Computed
 from ._errors import CachaxError, NotKeptWarning, StaleValueError, UnknownPropertyError
-from ._find import is_pytree
-from ._globals import function_of, globals_of
-from ._laws import AFRESH, GLOBAL, ITSELF, TRIALS, Trial
-from ._memo import keys_of
-from ._shown import shown
-from ._watch import watching
+from ._core.slots import is_pytree
+from ._check.globals import function_of, globals_of
+from ._check.laws import AFRESH, GLOBAL, ITSELF, TRIALS, Trial
+from ._core.memo import keys_of
+from ._check.shown import shown
+from ._core.watch import watching
 
 _NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 

@@ -13,7 +13,16 @@ from .inputs import Inputs, inputs_of
 from .levels import at_level_of, may_be_kept, traces_in
 from .memo import NOT_PROVIDED, Key, Memo, memo_of
 from .recent import Recent
-from .uses import UNKNOWN, Learned, Traced, Uses, compute, learn, leaves_traced, reading_of
+from .uses import (
+    UNKNOWN,
+    Learned,
+    Traced,
+    Uses,
+    compute,
+    learn,
+    leaves_traced,
+    reading_of,
+)
 from .values import template_of
 
 MISSING: Any = object()
@@ -64,45 +73,47 @@ class Computed(Key):
             value = memo.get(self, MISSING)
             if value is not MISSING:
                 return value
-            value, uses = self._obtain(obj, memo)
+            value, is_indexed = self._obtain(obj, memo)
             keeping = memo.after_a_body(obj)
             keeping.keep(self, value)
+            if is_indexed:
+                keeping.indexed.add(self)
             return value
 
-    def _obtain(self, obj: Any, memo: Memo) -> tuple[Any, Uses | None]:
-        """The value: provided from outside a trace, found, or computed."""
+    def _obtain(self, obj: Any, memo: Memo) -> tuple[Any, bool]:
+        """The value: provided from outside a trace, found, or computed. And whether it
+        is in the index."""
         if memo.provider is not None:
             value = memo.provider(self)
             if value is not NOT_PROVIDED:
-                return value, None
+                return value, False
         reading = reading_of(obj)
         if reading is not None:
             context, original = reading
-            return context.value(*self._read_original(original)), None
+            return context.value(*self._read_original(original)), False
         inputs = inputs_of(obj)
         if inputs is None:
-            return self.evaluate(obj, None)
+            return self.evaluate(obj, None)[0], False
         traces = traces_in(obj)
         if not traces:
             record = self.record(inputs)
             if record is not None:
-                return record.template.fill(self._used(inputs)), None
+                return self._found(obj, record, inputs), True
             value, uses = self.evaluate(obj, inputs)
             if uses is not None and memo.after_a_body(obj) is memo_of(obj):
                 record = self.note(inputs, uses, value)
                 if record is not None:
                     record.fingerprint = self._fingerprints.pop(inputs.exactly, None)
-            return value, uses
+            return value, record is not None
         table = table_of(traces)
         if table is None:
-            return self.evaluate(obj, None)
+            return self.evaluate(obj, None)[0], False
         value = table.find(self, obj, inputs)
-        if value is not NOT_PROVIDED:
-            return value, None
-        value, uses = self.evaluate(obj, inputs)
-        if uses is not None:
-            table.records.append((self, inputs, uses, value))
-        return value, uses
+        if value is NOT_PROVIDED:
+            value, uses = self.evaluate(obj, inputs)
+            if uses is not None:
+                table.records.append((self, inputs, uses, value))
+        return value, False
 
     def _read_original(self, original: Any) -> tuple[Any, Any, Uses | None]:
         """For the copy of an object that a body is traced with."""
@@ -112,11 +123,19 @@ class Computed(Key):
         uses = self.learned.get(inputs) if is_known else None  # type: ignore[arg-type]
         return value, original, uses
 
+    def learn(self, obj: Any, inputs: Inputs) -> Uses:
+        """What the body uses, without computing anything."""
+        return at_level_of(
+            obj, self.body, lambda: learn(self.body, obj, inputs, self.learned)
+        )
+
     def leaves_traced(self, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
         """Which leaves of the value depend on Python numbers that `jit` traces."""
         found = self._leaves_traced.get(inputs.exactly)
         if found is None:
-            found = at_level_of(obj, lambda x: leaves_traced(self.body, x, inputs))
+            found = at_level_of(
+                obj, self.body, lambda: leaves_traced(self.body, obj, inputs)
+            )
             self._leaves_traced[inputs.exactly] = found
         return found
 
@@ -130,6 +149,10 @@ class Computed(Key):
         if uses is None or not uses.is_shareable(inputs):
             return None
         return index.find(self, uses.ids(inputs), uses.statics(inputs))
+
+    def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
+        """A value that is known for the arrays of `obj`."""
+        return record.template.fill(self._used(inputs))
 
     def _used(self, inputs: Inputs) -> list[Any]:
         uses = self.learned.get(inputs)
@@ -153,7 +176,7 @@ class Computed(Key):
         inputs = inputs_of(obj)
         record = None if inputs is None else self.record(inputs)
         if record is not None:
-            index.drop(record)
+            index.forget(record)
 
     def _known(self, inputs: Inputs, uses: Uses, traced: Traced) -> Any:
         """A value for the same arrays whose body did the same, though a Python number
@@ -176,12 +199,12 @@ class Computed(Key):
         def known(uses: Uses, traced: Traced) -> Any:
             return self._known(inputs, uses, traced)  # type: ignore[arg-type]
 
-        def body(obj: Any) -> tuple[Any, Uses | None]:
+        def run() -> tuple[Any, Uses | None]:
             return compute(self.body, obj, inputs, self.learned, known)
 
         try:
             with jax.profiler.TraceAnnotation(self.of(obj)):
-                return at_level_of(obj, body)
+                return at_level_of(obj, self.body, run)
         except _NEEDS_CONCRETE_VALUES as error:
             if not getattr(error, "__notes__", ()):  # not added yet, further inside
                 error.add_note(host_only_note(self.of(obj)))
@@ -216,7 +239,7 @@ class Table:
                 if its is None or its.statics != inputs.statics:
                     continue
                 if uses is None:
-                    uses = at_level_of(obj, lambda x: _learn(key, x, inputs))
+                    uses = key.learn(obj, inputs)
                 if holds(uses, inputs, its, self):
                     return key.read(argument)
         return NOT_PROVIDED
@@ -225,10 +248,6 @@ class Table:
         while id(array) in self.passed:
             array = self.passed[id(array)][1]
         return array
-
-
-def _learn(key: Computed, obj: Any, inputs: Inputs) -> Uses:
-    return learn(key.body, obj, inputs, key.learned)
 
 
 def holds(uses: Uses, inputs: Inputs, other: Inputs, table: Table) -> bool:

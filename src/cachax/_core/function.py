@@ -127,7 +127,8 @@ class CachedFunction(Generic[P, R]):
         with self._lock:
             value = self._of_nothing.get(key, self)
             if value is self:
-                value = at_level_of(_Together(()), key.body)
+                nothing = _Together(())
+                value = at_level_of((), key.body, lambda: key.body(nothing))
                 if not traces_in(value):
                     self._of_nothing[key] = value
             return value  # type: ignore[no-any-return]
@@ -192,7 +193,11 @@ def _is_static(x: Any) -> bool:
     and nothing that may change."""
     if isinstance(x, ATOMS):
         return True
-    if isinstance(x, _ARRAYS) or not is_hashable(x) or not is_hashable(static_identity(x)):
+    if (
+        isinstance(x, _ARRAYS)
+        or not is_hashable(x)
+        or not is_hashable(static_identity(x))
+    ):
         return False
     return not any(isinstance(part, _ARRAYS) or is_open(part) for part in walk(x))
 

@@ -62,6 +62,13 @@ class ArrayRef(weakref.ref[Any]):
     calls: list[Callable[[], None]]
 
 
+class Changes:
+    """Counts the records that were removed though their arrays are there: cleared, or
+    replaced by newer ones. What objects have noted must be looked up again."""
+
+    count = 0
+
+
 _records: dict[tuple[Key, tuple[int, ...]], tuple[Record, ...]] = {}
 _arrays: dict[int, ArrayRef] = {}
 
@@ -99,7 +106,7 @@ def _add(record: Record, arrays: Iterable[Any]) -> None:
     newest = (record, *old)
     limit = _VARIANTS if record.ids else _VARIANTS_OF_NO_ARRAY
     for dropped in newest[limit:]:
-        drop(dropped)
+        forget(dropped)
     _records[place] = newest[:limit]
     for array in arrays:
         ref = ref_of(array)
@@ -108,17 +115,29 @@ def _add(record: Record, arrays: Iterable[Any]) -> None:
             record.holders += 1
 
 
-def ref_of(array: Any) -> ArrayRef:
-    ref = _arrays.get(id(array))
-    if ref is None or ref() is not array:
-        ref = ArrayRef(array, _gone)
-        ref.id = id(array)
-        ref.records, ref.calls = [], []
-        _arrays[ref.id] = ref
-    return ref
+def drop(
+    record: Record,
+    table: dict[Any, tuple[Record, ...]] = _records,
+    arrays: dict[int, ArrayRef] = _arrays,
+) -> None:
+    """Remove a record."""
+    place = (record.key, record.ids)
+    others = tuple(r for r in table.get(place, ()) if r is not record)
+    if others:
+        table[place] = others
+    else:
+        table.pop(place, None)
+    for each in record.ids:
+        ref = arrays.get(each)
+        if ref is not None and record in ref.records:
+            ref.records.remove(record)
 
 
-def _gone(ref: ArrayRef, arrays: dict[int, ArrayRef] = _arrays) -> None:
+def _gone(
+    ref: ArrayRef,
+    arrays: dict[int, ArrayRef] = _arrays,
+    drop: Callable[[Record], None] = drop,
+) -> None:
     # Called at any moment, and by the last arrays of a program when globals are gone
     # already: so it takes no lock, and has what it needs as defaults.
     if arrays.get(ref.id) is ref:
@@ -133,22 +152,20 @@ def _gone(ref: ArrayRef, arrays: dict[int, ArrayRef] = _arrays) -> None:
         call()
 
 
-def drop(
-    record: Record,
-    table: dict[Any, tuple[Record, ...]] = _records,
-    arrays: dict[int, ArrayRef] = _arrays,
-) -> None:
-    """Forget a record."""
-    place = (record.key, record.ids)
-    others = tuple(r for r in table.get(place, ()) if r is not record)
-    if others:
-        table[place] = others
-    else:
-        table.pop(place, None)
-    for each in record.ids:
-        ref = arrays.get(each)
-        if ref is not None and record in ref.records:
-            ref.records.remove(record)
+def forget(record: Record) -> None:
+    """Remove a record though its arrays are there."""
+    drop(record)
+    Changes.count += 1
+
+
+def ref_of(array: Any) -> ArrayRef:
+    ref = _arrays.get(id(array))
+    if ref is None or ref() is not array:
+        ref = ArrayRef(array, _gone)
+        ref.id = id(array)
+        ref.records, ref.calls = [], []
+        _arrays[ref.id] = ref
+    return ref
 
 
 def records_of(array: Any) -> list[Record]:

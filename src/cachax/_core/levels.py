@@ -28,20 +28,20 @@ def traces_in(*things: object) -> set[Trace]:
     return {trace_of(x) for x in walk(things) if isinstance(x, Tracer)}
 
 
-def at_level_of(obj: object, body: Callable[..., T]) -> T:
-    """`body(obj)`, evaluated at the level of `obj`.
+def at_level_of(obj: object, body: object, run: Callable[[], T]) -> T:
+    """`run()`, evaluated at the level of `obj`.
 
     What the body closes over counts as well: a class made inside a traced function
     may use the function's tracers. Then the value belongs to that inner level.
     """
     current = current_trace()
     if current is CONCRETE:
-        return body(obj)
+        return run()
     level = _innermost(traces_in(obj, body), current)
     if level is current:
-        return body(obj)
+        return run()
     with at_trace(level):
-        return body(obj)
+        return run()
 
 
 def may_be_kept(value: object, obj: object) -> bool:

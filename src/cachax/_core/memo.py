@@ -23,6 +23,7 @@ import jax
 from .._compat import Tracer, settings
 from .._errors import LeakedTracerError, NowhereToStoreError, holds_its_object
 from .fields import all_parts, plain_leaves, reached
+from .index import Changes
 from .levels import is_alive, may_be_kept
 from .snapshot import Snapshot
 
@@ -82,8 +83,10 @@ class Memo(weakref.ref[Any]):
     __slots__ = (
         "_locks",
         "_snapshot",
+        "changes",
         "folded",
         "holds",
+        "indexed",
         "key",
         "provider",
         "settings",
@@ -95,6 +98,10 @@ class Memo(weakref.ref[Any]):
     values: dict[Key, Any]
     folded: dict[Key, "_Folded"]
     provider: Provider | None
+    indexed: set[Key]
+    """Which of the values are in the index too, and count only as long as they are."""
+    changes: int
+    """Of the index, when that was last checked."""
     supplied: set[Key]
     """What was supplied by `preset`, for an object that has no arrays to keep it by."""
     holds: Callable[[Any], bool]
@@ -110,6 +117,8 @@ class Memo(weakref.ref[Any]):
         folded = self.folded = {}
         self.provider = None
         self.supplied = set()
+        self.indexed = set()
+        self.changes = Changes.count
         self.settings = settings()
         self._locks: dict[Key, threading.RLock] = {}
 
@@ -119,6 +128,14 @@ class Memo(weakref.ref[Any]):
 
         self._snapshot = Snapshot(obj, forget)
         self.holds = self._snapshot.holds
+
+    def drop_indexed(self) -> None:
+        """The index has changed: look values up again."""
+        self.changes = Changes.count
+        for key in self.indexed:
+            self.values.pop(key, None)
+            self.folded.pop(key, None)
+        self.indexed.clear()
 
     def after_a_body(self, obj: object) -> "Memo":
         """Where to keep a value, now that its body has run.
@@ -257,6 +274,8 @@ def memo_of(obj: Any) -> Memo:
         memo = memos.get(id(obj))
         is_same = memo is not None and memo() is obj and memo.holds(obj)
         if is_same and memo.settings == settings():  # type: ignore[union-attr]
+            if memo.changes != Changes.count:  # type: ignore[union-attr]
+                memo.drop_indexed()  # type: ignore[union-attr]
             return memo  # type: ignore[return-value]
         new = Memo(obj)
         if is_same:  # only the configuration of JAX is different

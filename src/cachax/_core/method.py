@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from .._compat import Tracer, is_jitted
+from .._errors import UnhashableArgumentError
 from .body import carrying_body
 from .computed import CallKey
-from .._errors import UnhashableArgumentError
 from .memo import Source, declare, memo_of
 from .recent import Recent
 from .values import is_hashable, static_identity
@@ -130,7 +130,9 @@ class CachedMethod(Source, Generic[P, R]):
             tuple(map(static_identity, given)),
             frozenset((name, static_identity(x)) for name, x in named.items()),
         )
-        if not is_hashable(identity) or any(map(_has_arrays, (*given, *named.values()))):
+        if not is_hashable(identity) or any(
+            map(_has_arrays, (*given, *named.values()))
+        ):
             raise self._unhashable(obj, bound)
         key = self._keys.get(identity)
         if key is None:

@@ -6,6 +6,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 from .._compat import is_jitted, settings
 from .body import carrying_body
 from .computed import MISSING, Computed
+from .index import Changes
 from .memo import Memo, Source, declare, memos
 
 T_co = TypeVar("T_co", covariant=True)
@@ -77,7 +78,7 @@ class cached_property(Computed, Source, Generic[T_co]):
             return self
         memo = memos.get(id(instance))  # `memo_of`, without the cost of a call
         if memo is not None and memo() is instance and memo.holds(instance):
-            if memo.settings == settings():
+            if memo.changes == Changes.count and memo.settings == settings():
                 try:
                     return memo.values[self]
                 except KeyError:

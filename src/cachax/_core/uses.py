@@ -62,9 +62,7 @@ class Uses:
         numbers = {i for i, _ in inputs.numbers}
         return (
             inputs.statics,
-            tuple(
-                (i, bits_of(inputs.arrays[i])) for i in self.numbers if i in numbers
-            ),
+            tuple((i, bits_of(inputs.arrays[i])) for i in self.numbers if i in numbers),
             inputs.orders if self.order else (),
             settings(),
         )
@@ -163,9 +161,7 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
     return traced.uses
 
 
-def _generalised(
-    body: Body, obj: Any, inputs: Inputs, traced: "Traced"
-) -> Uses | None:
+def _generalised(body: Body, obj: Any, inputs: Inputs, traced: "Traced") -> Uses | None:
     """The uses for all numbers of the same types; None if there are none."""
     all_numbers = tuple(i for i, _ in inputs.numbers)
     numbers: tuple[int, ...] = ()
@@ -242,6 +238,7 @@ def _trace(
             value = body(copy.obj)
         finally:
             _reading.stack.pop()
+            reading.close()
         leaves, structure = jax.tree.flatten(value)
         is_result = [isinstance(x, Tracer) for x in leaves]
         statics = [None if r else (x,) for x, r in zip(leaves, is_result, strict=True)]
@@ -288,13 +285,17 @@ class Reading:
     """Cached values that a traced body reads: inputs of its trace, with their uses."""
 
     def __init__(self, obj: Any, copy: Copy, inputs: Inputs) -> None:
-        self._copy = copy
+        self._copy: Any = copy
         self._obj = obj
         self._inputs = inputs
         self._trace = current_trace()
         self.used: set[int] = set()
         self.everything = False
         self.is_shareable = True
+
+    def close(self) -> None:
+        """Let go of all tracers: the trace is over."""
+        self._copy = self._trace = None
 
     def original(self, obj: Any) -> Any:
         found = self._copy.originals.get(id(obj))

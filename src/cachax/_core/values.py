@@ -122,11 +122,7 @@ class Packed:
         """The value again, with these arrays in it."""
         remaining = iter(arrays)
         leaves = [
-            next(remaining)
-            if x is HOLE
-            else own[x.number]
-            if type(x) is Own
-            else x
+            next(remaining) if x is HOLE else own[x.number] if type(x) is Own else x
             for x in self.leaves
         ]
         return self.form.structure.unflatten(leaves)

@@ -32,7 +32,6 @@ from .._compat import (
     jit_is_disabled,
     settings,
 )
-from .._errors import LiftError
 from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import Table, tables
@@ -42,6 +41,7 @@ from .._core.memo import note_entries
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.values import is_hashable
+from .._errors import LiftError
 from .demand import (
     Answers,
     Ask,
@@ -53,7 +53,7 @@ from .demand import (
     map_of,
 )
 from .options import Options, picking
-from .results import About, Result, bring_out, take
+from .results import About, Result, bring_out
 
 _TRIES = 8
 """Traces that bring nothing new, until a function that never uses the same values twice
@@ -277,7 +277,7 @@ def _compile(program: Program, entry: Entry) -> Any:
     def run(values: Any, leaves: Any, given: Any = ()) -> Any:
         demand = _running.demand
         is_mine = _running.program is program
-        if not is_mine or demand is None or demand.trace is not None:
+        if not is_mine or demand is None or demand.was_traced:
             raise Unprepared
         if donated:
             leaves = _in_order(kept, leaves, donated, given)
@@ -303,6 +303,7 @@ def _compile(program: Program, entry: Entry) -> Any:
             raise
         finally:
             tables.running.remove(table)
+            demand.end()
 
     run.__name__ = run.__qualname__ = function.name
     return transform(run, **_options(entry, function))
@@ -313,7 +314,9 @@ def _options(entry: Entry, function: "Function") -> dict[str, Any]:
     options = dict(function.options.others)
     if "out_shardings" in options:
         nothing = About(None, (), ())
-        options["out_shardings"] = Result(options["out_shardings"], UNSPECIFIED, nothing)
+        options["out_shardings"] = Result(
+            options["out_shardings"], UNSPECIFIED, nothing
+        )
     if entry.donated:
         options["donate_argnums"] = (2,)
     if entry.shardings is not None:
@@ -388,7 +391,7 @@ class Function:
         try:
             if entry is None:
                 entry = self.entries[key] = Entry(self, tree, structure, statics)
-            result = self._call_known(entry, leaves)
+            result = self._call_known(entry, tree, leaves)
             if result is _UNKNOWN:
                 result = self._call_learning(entry, tree, leaves)
         except NewSubject:
@@ -404,7 +407,7 @@ class Function:
         # it works (a donated buffer was also part of a value), all the better.
         return plain(*args, **kwargs)
 
-    def _call_known(self, entry: Entry, leaves: list[Any]) -> Any:
+    def _call_known(self, entry: Entry, tree: Any, leaves: list[Any]) -> Any:
         """With values that are known for these arrays."""
         if entry.program is None or not self.keeps_programs:
             return _UNKNOWN
@@ -419,6 +422,7 @@ class Function:
             return _UNKNOWN
         entry.new_in_a_row = 0
         entry.keep(leaves, values)
+        self.took(entry, tree, entry.program.asks)
         return out
 
     def _call_learning(self, entry: Entry, tree: Any, leaves: list[Any]) -> Any:
@@ -427,6 +431,7 @@ class Function:
         if self._computes_inside(entry, objects, leaves):
             out = self._call_computing_inside(entry, leaves)
             if out is not _UNKNOWN:
+                self.took(entry, tree, [need.ask for need in entry.needs], True)
                 return out
         signature = signature_of(leaves)
         course = entry.courses.get(signature) or Course()
@@ -458,17 +463,23 @@ class Function:
                 _running.program, _running.demand = outer
                 _running.failed_with = demand.failed_with
                 computed |= demand.computed
-                traced |= demand.trace is not None
+                traced |= demand.was_traced
                 demand.settle()
             tries_left -= known.issuperset(asks)
             known.update(asks)
         if traced:
-            entry.courses.setdefault(signature, Course()).learn(answers, [*demand.asked])
+            entry.courses.setdefault(signature, Course()).learn(
+                answers, [*demand.asked]
+            )
         entry.new_in_a_row = entry.new_in_a_row + 1 if computed else 0
         if not any(isinstance(x, Tracer) for x in leaves):
             entry.note(answers, program, traced)
             entry.keep(leaves, values)
+        self.took(entry, tree, program.asks)
         return out
+
+    def took(self, entry: Entry, tree: Any, asks: Any, is_inside: bool = False) -> None:
+        """Which values a call took. Does nothing; reports wrap it."""
 
     def _program(self, entry: Entry, answers: Answers) -> Program:
         key = tuple((ask, x.packed.form, x.statics) for ask, x in answers.items())
@@ -523,7 +534,7 @@ def _run(entry: Entry, program: Program, values: Any, leaves: list[Any]) -> Any:
         out = program.call(values, kept, donated)
     else:
         out = program.call(values, leaves)
-    return take(out, leaves) if type(out) is Result else out
+    return out.take(leaves) if type(out) is Result else out
 
 
 def names_arguments(error: Exception) -> bool:

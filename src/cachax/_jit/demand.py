@@ -125,6 +125,7 @@ class Demand:
         self.computed = False
         """Whether a value had to be computed."""
         self.trace: Trace = None
+        self.was_traced = False
         self.failed_with = 0
         """The id of what the function raised."""
 
@@ -220,6 +221,11 @@ class Demand:
 
     def start(self) -> None:
         self.trace = current_trace()
+        self.was_traced = True
+
+    def end(self) -> None:
+        """Let go of the trace: it is over."""
+        self.trace = None
 
     def fill(
         self, asks: Sequence[Ask], values: Sequence[Any], leaves: Sequence[Any]

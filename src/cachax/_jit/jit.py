@@ -13,7 +13,7 @@ from .._compat import forget_failed_traces
 from .._core.values import is_hashable
 from .._core.watch import watchers_of
 from .call import Function, Unprepared, name_of, names_arguments
-from .results import Result, take
+from .results import Result
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -174,7 +174,7 @@ def jitted(
                 )
             else:
                 out = ready.call(ready.values, leaves)
-            return take(out, leaves) if type(out) is Result else out
+            return out.take(leaves) if type(out) is Result else out
         except Unprepared:
             entry.mistaken = True
             forget_failed_traces(ready.call)

@@ -6,7 +6,7 @@ that were computed on it there.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -34,6 +34,8 @@ class Brought:
     is_argument: bool
     number: int
     """Which of the objects in the arguments, or in the result."""
+    name: str
+    """For reports: its class and property."""
 
 
 class About:
@@ -75,6 +77,11 @@ class Result:
     @classmethod
     def tree_unflatten(cls, about: About, children: tuple[Any, Any]) -> "Result":
         return cls(*children, about)
+
+    def take(self, given: Sequence[Any]) -> Any:
+        """What the function returned; the values that came with it are kept. `given`
+        are the leaves of its arguments."""
+        return _take(self, given)
 
 
 def bring_out(
@@ -127,7 +134,13 @@ def _of_objects(
             if packed is not None and uses.is_shareable(inputs):
                 positions = tuple(places[id(x)] for x in used)
                 about = Brought(
-                    key, uses.statics(inputs), packed, positions, is_argument, number
+                    key,
+                    uses.statics(inputs),
+                    replace(packed, arrays=()),  # no tracer goes out of the trace
+                    positions,
+                    is_argument,
+                    number,
+                    key.of(obj),
                 )
                 found.append((about, packed.arrays))
     return found
@@ -171,8 +184,7 @@ def _comes_out_the_same(template: Template) -> bool:
     )
 
 
-def take(result: Result, given: Sequence[Any]) -> Any:
-    """What the function returned; the values that came with it are kept."""
+def _take(result: Result, given: Sequence[Any]) -> Any:
     about, out = result.about, result.out
     if about.structure is None:
         leaves = jax.tree.leaves(out)

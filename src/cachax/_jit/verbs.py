@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from .._core import index
-from .._core.computed import Computed, MISSING, table_of
+from .._core.computed import MISSING, Computed, table_of
 from .._core.inputs import CannotRebuildError, Copy, Inputs, inputs_of
 from .._core.levels import at_level_of, may_be_kept, traces_in
 from .._core.memo import Key, keys_of, memo_of, sources_of
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
-from .._core.uses import Uses, learn
+from .._core.uses import Uses
 from .._errors import LeakedTracerError, UnknownPropertyError
 from .vmap import BatchKey
 
@@ -69,7 +69,7 @@ def clear(obj: object, *names: str) -> None:
     """
     if isinstance(obj, jax.Array):
         for record in index.records_of(obj):
-            index.drop(record)
+            index.forget(record)
         return
     keys = _keys(obj, names or sources_of(type(obj)))
     kept = [key for key in _kept(obj) if not names or _is_of(key, keys)]
@@ -110,7 +110,7 @@ def _private(
     """What a property uses, with one of the arrays of its own; None if it uses none."""
     if not isinstance(key, Computed) or key.is_supplied(obj):
         return None
-    uses = at_level_of(obj, lambda x: learn(key.body, x, inputs, key.learned))
+    uses = key.learn(obj, inputs)
     numbers = {i for i, _ in inputs.numbers}
     arrays = [i for i in uses.positions if i not in numbers]
     if not arrays or not uses.is_shareable(inputs):
@@ -118,7 +118,7 @@ def _private(
     if not private.keys() & {*arrays}:
         smallest = min(arrays, key=lambda i: inputs.arrays[i].size)
         array = inputs.arrays[smallest]
-        private[smallest] = at_level_of(array, jnp.copy)
+        private[smallest] = at_level_of(array, None, lambda: jnp.copy(array))
     return uses
 
 

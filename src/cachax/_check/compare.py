@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._compat import CONCRETE, Tracer, at_trace, is_ref
-from ._parts import parts_of
+from .._compat import CONCRETE, Tracer, at_trace, is_ref
+from .._core.fields import parts_of
 
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _LEAF: Any = jax.tree.structure(0)

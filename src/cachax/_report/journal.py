@@ -9,13 +9,12 @@ from typing import Any
 
 import jax
 
-from ._compat import Tracer
-from ._computed import Computed
-from ._events import Clock, Event, What, Where, where_now
-from ._memo import Key, keys_of
-from ._ready import Moulds
-from ._report import Report
-from ._uses import sample_of
+from .._compat import Tracer
+from .._core.computed import Computed
+from .._core.memo import Key, keys_of
+from .events import Clock, Event, What, Where, where_now
+from .report import Report
+from .samples import sample_of
 
 
 @dataclass
@@ -25,12 +24,14 @@ class Call:
     where: Where | None = None
     name: str = ""
     """As its programs are called."""
-    carried: Moulds = ()
+    carried: list[tuple[Key, Any]] = field(default_factory=list)
+    """What it took: keys, and their objects."""
     was_inside: bool = False
     was_known: bool = False
     """Whether the function has been called before."""
     got: set[tuple[int, Key]] = field(default_factory=set)
     """What was computed or taken over for it: the ids of objects, and keys."""
+    qualname: str = ""
     traces: int = 0
     compilations: list[tuple[float, float]] = field(default_factory=list)
 
@@ -41,10 +42,12 @@ class _Doing(threading.local):
         self.names: list[str] = []
         """Of the values being computed, innermost last."""
         self.keys: list[Key] = []
-        self.asked_a_lender: list[bool] = []
+        self.asked_a_provider: list[bool] = []
         self.gathers = 0
         self.for_new_objects = False
-        """Whether the program that is traced computes inside (`_fresh.py`)."""
+        """Whether the program that is traced computes inside."""
+        self.was_known = False
+        """Whether the value that was to be computed was known."""
 
 
 class Journal:

@@ -4,9 +4,9 @@ from typing import Any
 
 import jax
 
-from ._compat import what_traces
-from ._habit import active_loan
-from ._levels import traces_in
+from .._compat import what_traces
+from .._core.computed import tables
+from .._core.levels import traces_in
 
 MADE_INSIDE = "the object is made inside"
 FOR_NEW_OBJECTS = "by a second program, for objects that are new at every call"
@@ -29,10 +29,10 @@ def why_inline(obj: Any, lent: bool, called: str = "") -> str:
         kind = "vmap" if "vmap" in kinds else sorted(kinds & {"shard_map", "pmap"})[0]
         more = ": cachax.vmap keeps it for the batch" if kind == "vmap" else ""
         return f"under {kind}: a property of one example{more}"
-    loan = active_loan()
+    running = {table.trace for table in tables.running}
     if kinds <= _LOOPS:
         return f"{MADE_INSIDE} the body of a {sorted(kinds)[0]}"
-    if called in functions or (loan is not None and loan.traces_with(traces_in(obj))):
+    if called in functions or (running & traces_in(obj)):
         return f"{MADE_INSIDE} the trace"
     if "jit" in kinds:
         name = f" of {functions[0]}" if functions else ""

@@ -4,7 +4,7 @@ import re
 import types
 from typing import Any, Final, get_origin
 
-from ._alike import altered
+from .alike import altered
 
 
 def function_of(func: Any) -> types.FunctionType | None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from flax import nnx, struct
 
-from cachax._parts import (
+from cachax._core.fields import (
     _items,
     is_frozen,
     values_in_any_order,

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ._events import Event, What, Where
-from ._look import as_text
-from ._uses import Sample, field_uses
+from .events import Event, What, Where
+from .samples import Sample, field_uses
+from .text import as_text
 
 _TO_FIX = ("does not carry", "cannot travel", "cachax.vmap keeps")
 """What is said of values that could be kept."""
@@ -125,7 +125,7 @@ class Report:
     def save(self, path: str | Path) -> None:
         """Write one page that needs nothing else: what to fix, a timeline, what depends
         on what."""
-        from ._page import page_of
+        from .page import page_of
 
         Path(path).write_text(page_of(self), encoding="utf-8")
 
@@ -133,7 +133,7 @@ class Report:
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from ._page import notebook_of
+        from .page import notebook_of
 
         return notebook_of(self)
 

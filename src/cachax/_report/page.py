@@ -5,8 +5,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ._draw import dependency_graph, timeline
-from ._look import count, function_table, headline, seconds, size, value_table
+from .drawings import dependency_graph, timeline
+from .text import count, function_table, headline, seconds, size, value_table
 
 _TEMPLATE = Path(__file__).parent / "report.html"
 _STYLE = ("<style>", "</style>")

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._levels import traces_in
-from ._parts import fields_in, instance_dict, slots_of, walk
+from .._core.fields import fields_in, instance_dict, slots_of, walk
+from .._core.levels import traces_in
 
 Contents = dict[str, bytes]
 """A digest for each numpy array, by its place: `x`, `layers[0].weight`."""

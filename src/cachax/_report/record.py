@@ -6,11 +6,11 @@ from typing import Any
 
 import jax
 
-from ._calls import Calls
-from ._journal import Journal
-from ._reads import Reads
-from ._report import Report
-from ._core.watch import watching
+from .._core.watch import watching
+from .calls import Calls
+from .journal import Journal
+from .reads import Reads
+from .report import Report
 
 _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 _COMPILED = "/jax/core/compile/backend_compile_duration"  # 0.4.36 and later

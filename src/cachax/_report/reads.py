@@ -7,18 +7,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._cached import cached_property
-from ._causes import FOR_NEW_OBJECTS, why_inline
-from ._computed import Computed
-from ._events import What, bytes_of, where_now
-from ._journal import Journal, is_traced
-from ._kin import NOT_KEPT, Kin
-from ._levels import traces_in
-from ._memo import Key, Memo, memos
-from ._parts import instance_dict
-from ._uses import is_looking
-from ._vmap import BatchKey
-from ._core.watch import Wrap
+from .._core.computed import MISSING, Computed
+from .._core.fields import instance_dict
+from .._core.levels import traces_in
+from .._core.memo import Key, Memo, memos
+from .._core.property import cached_property
+from .._core.uses import UNKNOWN, is_tracing_a_body
+from .._core.watch import Wrap
+from .._jit.vmap import BatchKey
+from .causes import FOR_NEW_OBJECTS, why_inline
+from .events import What, bytes_of, where_now
+from .journal import Journal, is_traced
 
 wait_for: Callable[[Any], Any] = jax.block_until_ready
 
@@ -39,7 +38,8 @@ class Reads:
             (Computed, "read"): self._read,
             (Computed, "_compute"): self._compute,
             (Computed, "evaluate"): self._evaluate,
-            (Kin, "find"): self._find,
+            (Computed, "_found"): self._found,
+            (Computed, "_known"): self._known,
             (Memo, "forget"): self._forget,
         }
 
@@ -54,8 +54,8 @@ class Reads:
     def _read(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def read(key: Computed, obj: Any) -> Any:
             # What is read to be lent is counted when it is carried in.
-            lending = self._doing.gathers or any(self._doing.asked_a_lender[-1:])
-            if not isinstance(key, cached_property) and not lending:
+            providing = self._doing.gathers or any(self._doing.asked_a_provider[-1:])
+            if not isinstance(key, cached_property) and not providing:
                 self._note_hit(key, obj)
             return original(key, obj)
 
@@ -65,38 +65,43 @@ class Reads:
         memo = memos.get(id(obj))
         if memo is None or memo() is not obj or not memo.holds(obj):
             return
-        value = memo.get(key, NOT_KEPT)
-        if value is not NOT_KEPT and not is_traced(value):
+        value = memo.get(key, MISSING)
+        if value is not MISSING and not is_traced(value):
             self._journal.note_edge(key.of(obj))
             self._add(What.HIT, key.of(obj), obj=obj, bytes=bytes_of(value))
 
     def _compute(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compute(key: Computed, obj: Any, memo: Memo) -> Any:
-            asks = memo.lender is not None
+            asks = memo.provider is not None
             if asks:
                 self._journal.asked_at[key] = where_now()
-            self._doing.asked_a_lender.append(asks)
+            self._doing.asked_a_provider.append(asks)
             try:
                 return original(key, obj, memo)
             finally:
-                self._doing.asked_a_lender.pop()
+                self._doing.asked_a_provider.pop()
 
         return compute
 
     def _evaluate(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def evaluate(key: Computed, obj: Any) -> Any:
-            if is_looking() or self._is_one_of_a_batch(key):
-                return original(key, obj)
+        def evaluate(key: Computed, obj: Any, inputs: Any) -> Any:
+            if self._is_one_of_a_batch(key):
+                return original(key, obj, inputs)
+            if is_tracing_a_body() and traces_in(obj):
+                return original(key, obj, inputs)
             where = (
                 self._journal.asked_at.get(key) if self._doing.gathers else where_now()
             )
-            asked = bool(self._doing.asked_a_lender) and self._doing.asked_a_lender[-1]
+            asked = (
+                bool(self._doing.asked_a_provider) and self._doing.asked_a_provider[-1]
+            )
             self._journal.note_edge(key.of(obj))
             self._doing.names.append(key.of(obj))
             self._doing.keys.append(key)
             start = self._clock.enter()
             try:
-                value = original(key, obj)
+                self._doing.was_known = False
+                value, uses = original(key, obj, inputs)
                 if not is_traced(value):
                     wait_for(value)
             except BaseException:
@@ -107,7 +112,11 @@ class Reads:
                 self._doing.keys.pop()
             about = self._clock.leave(start)
             about |= {"where": where, "start": start, "bytes": bytes_of(value)}
-            if is_traced(value) or traces_in(obj):
+            if self._doing.was_known:
+                self._journal.note_got(key, obj)
+                about |= {"obj": obj, "why": "the body does the same for it"}
+                self._add(What.KNOWN, key.of(obj), **about)
+            elif is_traced(value) or traces_in(obj):
                 calls = self._doing.calls
                 why = why_inline(obj, asked, calls[-1].name if calls else "")
                 if self._doing.for_new_objects:
@@ -118,7 +127,8 @@ class Reads:
                 about |= {"obj": obj, "digest": _digest(value)}
                 why = self._why_again(key, obj)
                 self._add(What.COMPUTED, key.of(obj), why=why, **about)
-            return value
+            self._doing.was_known = False
+            return value, uses
 
         return evaluate
 
@@ -144,26 +154,33 @@ class Reads:
         self._add(What.DROPPED, key.of(obj), obj=obj, why=f"{names} was set")
         return f"a field it depends on may have changed: {names}"
 
-    def _find(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def find(kin: Kin, key: Key, obj: Any, makeup: Any) -> Any:
-            value = original(kin, key, obj, makeup)
-            if value is not NOT_KEPT and not is_traced(value):
-                self._journal.note_got(key, obj)
-                self._add(
-                    What.KNOWN,
-                    key.of(obj),
-                    obj=obj,
-                    bytes=bytes_of(value),
-                    why="the arrays it came from are the same",
-                )
+    def _found(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def found(key: Computed, obj: Any, record: Any, inputs: Any) -> Any:
+            value = original(key, obj, record, inputs)
+            self._journal.note_got(key, obj)
+            self._add(
+                What.KNOWN,
+                key.of(obj),
+                obj=obj,
+                bytes=bytes_of(value),
+                why="the arrays it came from are the same",
+            )
             return value
 
-        return find
+        return found
+
+    def _known(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def known(key: Computed, inputs: Any, uses: Any, traced: Any) -> Any:
+            value = original(key, inputs, uses, traced)
+            self._doing.was_known = value is not UNKNOWN
+            return value
+
+        return known
 
     def _forget(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def forget(memo: Memo, key: Key) -> None:
             obj = memo()
-            if memo.get(key, NOT_KEPT) is not NOT_KEPT:
+            if memo.get(key, MISSING) is not MISSING:
                 self._add(What.DROPPED, key.of(obj), obj=obj, why="cleared")
             original(memo, key)
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import jax
 
-from ._causes import MADE_INSIDE
-from ._compat import is_jitted
-from ._events import Event, What, Where
-from ._find import Slot, layout_of
-from ._journal import Journal
-from ._look import seconds, size, wrapped
-from ._memo import Key, keys_of, memo_of
-from ._reads import wait_for
-from ._record import recording
-from ._report import Report
-from ._vmap import BatchKey
+from .._compat import is_jitted
+from .._core.memo import Key, keys_of, may_have_values, memo_of
+from .._core.slots import is_pytree
+from .._jit.vmap import BatchKey
+from .causes import MADE_INSIDE
+from .events import Event, What, Where
+from .journal import Journal
+from .reads import wait_for
+from .record import recording
+from .report import Report
+from .text import seconds, size, wrapped
 
 _MISSING: Any = object()
 _ASKED = (What.INLINE, What.COMPUTED, What.KNOWN, What.HIT)
@@ -78,7 +78,7 @@ class Explanation:
         return "\n".join(_lines(self))
 
     def _repr_html_(self) -> str:
-        from ._page import explanation_of
+        from .page import explanation_of
 
         return explanation_of(self)
 
@@ -110,28 +110,20 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     if isinstance(fun, types.MethodType):
         args, fun = (fun.__self__, *args), fun.__func__
     tree = (args, kwargs)
-    layout = layout_of(tree)
-    objects = {} if layout is None else layout.by_slot(tree)
-    there = {slot: _kept(obj) for slot, obj in objects.items()}
+    objects = dict(enumerate(_named_objects(fun, tree)))
+    there = {number: _kept(obj) for number, (_, obj) in objects.items()}
     with recording() as journal:
         result = wait_for(fun(*args, **kwargs))
         if is_jitted(fun) and journal.report.count("inline") == 0:
             _trace_again(fun, args, kwargs)
     report = journal.report
     properties = [
-        _property(
-            _argument(fun, slot, objects[slot]),
-            name,
-            key,
-            slot,
-            there,
-            objects,
-            journal,
-        )
-        for slot in objects
-        for name, key in _keys(objects[slot]).items()
+        _property(argument, obj, name, key, name in there[number], alike, journal)
+        for number, (argument, obj) in objects.items()
+        for alike in [sum(type(x) is type(obj) for _, x in objects.values())]
+        for name, key in _keys(obj).items()
     ]
-    numbers = {journal.number(obj) for obj in objects.values()}
+    numbers = {journal.number(obj) for _, obj in objects.values()}
     returned = [
         e for e in report.events if e.what is What.BROUGHT and e.object not in numbers
     ]
@@ -167,16 +159,14 @@ def _keys(obj: Any) -> dict[str, Key]:
 
 def _property(
     argument: str,
+    obj: Any,
     name: str,
     key: Key,
-    slot: Slot,
-    there: dict[Slot, set[str]],
-    objects: dict[Slot, Any],
+    was_there: bool,
+    alike: int,
     journal: Journal,
 ) -> Property:
-    obj = objects[slot]
     number = journal.number(obj)
-    alike = sum(type(other) is type(obj) for other in objects.values())
     mine = [
         event
         for event in journal.report.events
@@ -186,7 +176,7 @@ def _property(
         and not _is_of_another(event)
     ]
     kinds = {event.what for event in mine}
-    became = ["already there"] if name in there[slot] else []
+    became = ["already there"] if was_there else []
     became += ["computed now"] if What.COMPUTED in kinds else []
     became += ["known from another object"] if What.KNOWN in kinds else []
     became += ["carried in"] if What.CARRIED in kinds else []
@@ -231,9 +221,36 @@ def _is_host_only(key: Any, obj: Any) -> bool:
     return False
 
 
-def _argument(fun: Any, slot: Slot, obj: Any) -> str:
+def _named_objects(fun: Any, tree: Any) -> list[tuple[str, Any]]:
+    """The objects among the arguments, with their names."""
+    found = []
+    for path, obj in _objects(tree):
+        argument = _argument(fun, path)
+        found.append((argument, obj))
+        for _, inner in _inner_objects(obj):
+            found.append((f"{argument}, inside: {type(inner).__name__}", inner))
+    return found
+
+
+def _objects(tree: Any) -> list[tuple[str, Any]]:
+    def is_object(x: Any) -> bool:
+        return x is not tree and may_have_values(type(x))
+
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_object)
+    return [
+        (jax.tree_util.keystr(path), x)
+        for path, x in paths
+        if may_have_values(type(x)) and is_pytree(x)
+    ]
+
+
+def _inner_objects(obj: Any) -> list[tuple[str, Any]]:
+    direct = _objects(obj)
+    return [pair for one in direct for pair in [one, *_inner_objects(one[1])]]
+
+
+def _argument(fun: Any, path: str) -> str:
     """`gp`, `meshes[2]`: the path of an argument, by the name of its parameter."""
-    path = slot.root
     try:
         names = [*inspect.signature(fun).parameters]
     except (TypeError, ValueError):
@@ -245,7 +262,7 @@ def _argument(fun: Any, slot: Slot, obj: Any) -> str:
     elif path.startswith("[1]['"):
         name, _, rest = path.removeprefix("[1]['").partition("']")
         path = name + rest
-    return path if slot.inside == 0 else f"{path}, inside: {type(obj).__name__}"
+    return path
 
 
 def _lines(told: Explanation) -> list[str]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from ._events import Event, What
-from ._look import seconds
+from .events import Event, What
+from .text import seconds
 
 _WIDTH = 960
 _LANE = 18

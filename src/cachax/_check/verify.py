@@ -8,28 +8,24 @@ from typing import Any
 
 import jax
 
-from ._cached import cached_property
-from ._carry import Carried, Loan, numbers_that_travel
-from ._compare import Tolerance, difference
-from ._compat import is_ref
-from ._computed import MISSING, Computed
-from ._errors import (
+from .._compat import is_ref
+from .._core.computed import MISSING, Computed
+from .._core.fields import walk
+from .._core.inputs import inputs_of
+from .._core.levels import traces_in
+from .._core.memo import Key, Memo, memo_of, memos
+from .._core.property import cached_property
+from .._core.watch import watching
+from .._errors import (
     NOT_A_FUNCTION,
     OUTSIDE,
     StaleValueError,
     maybe_written_to,
     written_to,
 )
-from ._find import Slot, layout_of
-from ._kin import NOT_KEPT, Kin
-from ._levels import traces_in
-from ._memo import Key, Memo, memo_of, memos
-from ._pack import pack
-from ._parts import instance_dict, walk
-from ._programs import Programs
-from ._ready import Moulds, Plan, by_root
-from ._core.watch import watching
-from ._written import Seen, Then, contents
+from .._jit.call import Function
+from .compare import Tolerance, difference
+from .written import Seen, Then, contents
 
 Method = Callable[..., Any]
 
@@ -79,10 +75,9 @@ array instead, or call `cachax.clear` on the object after writing.
             (cached_property, "__get__"): hits.on_get,
             (Computed, "read"): hits.on_read,
             (Computed, "evaluate"): hits.on_evaluate,
-            (Kin, "find"): hits.on_kin,
-            (Loan, "gather_kept"): hits.on_gathering,
-            (Plan, "values"): hits.on_plan,
-            (Programs, "call"): hits.on_call,
+            (Computed, "_found"): hits.on_found,
+            (Function, "took"): hits.on_took,
+            (Function, "call"): hits.on_call,
         }
     ):
         yield
@@ -129,71 +124,41 @@ class _Hits:
         return reading
 
     def on_evaluate(self, evaluate: Method) -> Method:
-        def evaluating(key: Any, obj: Any) -> Any:
+        def evaluating(key: Any, obj: Any, inputs: Any) -> Any:
             before = contents(obj)
-            value = evaluate(key, obj)
+            value, uses = evaluate(key, obj, inputs)
             self._seen.note(key, obj, value, before)
-            return value
+            return value, uses
 
         return evaluating
 
-    def on_kin(self, find: Method) -> Method:
-        def finding(kin: Kin, key: Any, obj: Any, makeup: Any) -> Any:
-            value = find(kin, key, obj, makeup)
-            if value is not NOT_KEPT:
-                self.check(key, obj, value)
+    def on_found(self, find: Method) -> Method:
+        def finding(key: Any, obj: Any, record: Any, inputs: Any) -> Any:
+            value = find(key, obj, record, inputs)
+            self.check(key, obj, value)
             return value
 
         return finding
 
-    def on_gathering(self, gather: Method) -> Method:
-        def gathering(loan: Any, usual: Any) -> Any:
-            carried = gather(loan, usual)
-            if carried is not None:
-                self._check_carried(carried, loan._owners)
-            return carried
+    def on_took(self, took: Method) -> Method:
+        def taking(
+            function: Any, entry: Any, tree: Any, asks: Any, is_inside: bool = False
+        ) -> None:
+            took(function, entry, tree, asks, is_inside)
+            objects = [] if entry.layout is None else entry.layout.objects(tree)
+            for slot, key in asks:
+                if isinstance(slot, int) and isinstance(key, Computed):
+                    value = key.peek(objects[slot], MISSING)
+                    if value is not MISSING:
+                        self.check(key, objects[slot], value)
 
-        return gathering
-
-    def on_plan(self, values: Method) -> Method:
-        def planned(plan: Any, args: Any, kwargs: Any) -> Any:
-            found = values(plan, args, kwargs)
-            if found is not None and plan.layout is not None:
-                tree, _ = plan._static.take_out(args, kwargs)
-                self._check_at_hand(plan.moulds, found, plan.layout.by_slot(tree))
-            return found
-
-        return planned
+        return taking
 
     def on_call(self, call: Method) -> Method:
-        def calling(programs: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if args:
-                found = _on_shelf(programs, args[0]) or _of_rebuilt(programs, args[0])
-                if found is not None:
-                    values, program = found
-                    tree = ((args[0],),)
-                    layout = layout_of(tree)
-                    owners = {} if layout is None else layout.by_slot(tree)
-                    self._check_at_hand(programs.moulds_of(program), values, owners)
-            return call(programs, *args, **kwargs)
+        """Calls go by a path on which they can be seen as long as it is wrapped."""
+        return call
 
-        return calling
-
-    def _check_at_hand(
-        self, moulds: Moulds, values: Any, owners: dict[Slot, Any]
-    ) -> None:
-        """Values as a program takes them."""
-        in_order = tuple(pair for group in by_root(moulds).values() for pair in group)
-        self._check_carried(Carried(jax.tree.leaves(values), in_order), owners)
-
-    def _check_carried(self, carried: Carried, owners: dict[Slot, Any]) -> None:
-        for (slot, key), _, value in carried.values():
-            if isinstance(key, Computed):
-                self.check(key, owners[slot], value, is_carried=True)
-
-    def check(
-        self, key: Computed, obj: Any, value: Any, *, is_carried: bool = False
-    ) -> None:
+    def check(self, key: Computed, obj: Any, value: Any) -> None:
         """Compute `value` anew, from the fields that `obj` has now, and compare.
 
         What the body reads on the way is found too, and is checked in its turn; but
@@ -207,18 +172,18 @@ class _Hits:
         if looked_at is None:
             self._under_way.looked_at = {(id(obj), key): obj}
             try:
-                self._compare(key, obj, value, is_carried)
+                self._compare(key, obj, value)
             finally:
                 self._under_way.looked_at = None
         else:
             looked_at[id(obj), key] = obj
-            self._compare(key, obj, value, is_carried)
+            self._compare(key, obj, value)
 
-    def _compare(self, key: Computed, obj: Any, value: Any, is_carried: bool) -> None:
+    def _compare(self, key: Computed, obj: Any, value: Any) -> None:
         then = self._seen.about(key, obj, value)
         memo = memos.get(id(obj))
         try:
-            now = _again(key, obj, is_carried)
+            now = _again(key, obj)
         except StaleValueError:
             raise
         except Exception as error:
@@ -228,7 +193,7 @@ class _Hits:
         found = difference(value, now, tolerance)
         if found is None or _was_changed(obj, memo):
             return
-        anew = difference(now, _again(key, obj, is_carried), tolerance)
+        anew = difference(now, _again(key, obj), tolerance)
         if anew is not None:
             why = NOT_A_FUNCTION
             raise StaleValueError(key.of(obj), str(found), why, None, found.size)
@@ -260,19 +225,16 @@ _evaluate = Computed.evaluate
 """As it is: whoever counts computations does not count those made to compare."""
 
 
-def _again(key: Computed, obj: Any, is_carried: bool) -> Any:
+def _again(key: Computed, obj: Any) -> Any:
     """What the body computes now, in the form the kept value has."""
     before = memos.get(id(obj))
-    now = _evaluate(key, obj)
+    now, _ = _evaluate(key, obj, None)
     if isinstance(before, Memo):
         after = before.after_a_body(obj)
         if after is not before:  # the body has set a field, as it did the first time
             after.values |= before.values
             after.folded |= before.folded
-    if not is_carried:
-        return now
-    packed = pack(now, key.of(obj), numbers_that_travel(key, obj, now))
-    return now if packed is None else packed[1].fill(packed[0])
+    return now
 
 
 def _was_changed(obj: Any, memo: Any) -> bool:
@@ -284,29 +246,13 @@ def _was_changed(obj: Any, memo: Any) -> bool:
 
 
 def _can_be_checked(key: Computed, obj: Any, value: Any) -> bool:
-    memo = memos.get(id(obj))
-    if memo is not None and memo() is obj and memo.on_trust:
+    if type(obj).__weakrefoffset__ and key.is_supplied(obj):
+        return False
+    inputs = inputs_of(obj)
+    record = None if inputs is None else key.record(inputs)
+    if record is not None and record.is_supplied:
         return False
     if traces_in(obj, value, key.body):
         return False
     arrays = (x for x in walk((obj, value)) if isinstance(x, jax.Array))
     return not any(not is_ref(x) and x.is_deleted() for x in arrays)
-
-
-def _on_shelf(programs: Any, first: Any) -> tuple[Any, Any] | None:
-    """The values that a call with this object has at hand, and their program."""
-    ready = programs.shelf.get(id(first))
-    is_ready = ready is not None and ready.holds(first)
-    return (ready.values, ready.about) if is_ready else None
-
-
-def _of_rebuilt(programs: Any, first: Any) -> tuple[Any, Any] | None:
-    """The same, by the arrays that the object is made of."""
-    rebuilt = programs.rebuilt.get(type(first))
-    if rebuilt is None or id(first) in memos:
-        return None
-    fields = instance_dict(first, "__dict__")
-    if (*fields,) != rebuilt.names:
-        return None
-    ready = rebuilt._shelf.get((*map(id, rebuilt._pick([*fields.values()])),))
-    return None if ready is None else (ready[0], ready[1])

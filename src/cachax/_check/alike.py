@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._compare import difference
-from ._compat import Tracer
-from ._find import is_pytree
-from ._parts import fields_in, instance_dict, slots_of
+from .._compat import Tracer
+from .._core.fields import fields_in, instance_dict, slots_of
+from .._core.slots import is_pytree
+from .compare import difference
 
 
 def cold(obj: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Are cached values correct? `verify`, and the laws as small programs."""

@@ -1,0 +1,1 @@
+"""What happened, and why: recordings, explanations, and how they are shown."""

@@ -1,0 +1,205 @@
+"""What a recording hears of calls: passed in, brought out, traced, compiled."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from .._core.levels import traces_in
+from .._core.watch import Wrap
+from .._jit.call import Function
+from .._jit.demand import Demand
+from .._jit.results import Result
+from .causes import Signature, why_traced
+from .events import What, Where, bytes_of, where_now
+from .journal import Call, Journal, is_traced
+
+
+class Calls:
+    """Wraps what a call of a `cachax.jit` function goes through."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._doing = journal.doing
+        self._clock = journal.clock
+        self._add = journal.add
+        self._signatures: dict[int, list[Signature]] = defaultdict(list)
+
+    def wraps(self) -> dict[tuple[type, str], Wrap]:
+        return {
+            (Demand, "gather"): self._gather,
+            (Demand, "start"): self._start,
+            (Result, "take"): self._take,
+            (Function, "took"): self._took,
+            (Function, "_call_computing_inside"): self._inside,
+            (Function, "call"): self._call,
+        }
+
+    def _gather(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def gather(demand: Demand, asks: Any) -> None:
+            self._doing.gathers += 1
+            try:
+                original(demand, asks)
+            finally:
+                self._doing.gathers -= 1
+
+        return gather
+
+    def _start(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def start(demand: Demand) -> None:
+            if self._doing.calls:
+                self._doing.calls[-1].traces += 1
+            original(demand)
+
+        return start
+
+    def _took(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def took(
+            function: Function,
+            entry: Any,
+            tree: Any,
+            asks: Any,
+            is_inside: bool = False,
+        ) -> None:
+            objects = [] if entry.layout is None else entry.layout.objects(tree)
+            if self._doing.calls:
+                call = self._doing.calls[-1]
+                call.was_inside = is_inside
+                call.carried = [
+                    (key, objects[slot]) for slot, key in asks if isinstance(slot, int)
+                ]
+            original(function, entry, tree, asks, is_inside)
+
+        return took
+
+    def _inside(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def inside(function: Function, entry: Any, leaves: Any) -> Any:
+            self._doing.for_new_objects = True
+            try:
+                return original(function, entry, leaves)
+            finally:
+                self._doing.for_new_objects = False
+
+        return inside
+
+    def _take(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def take(result: Result, given: Any) -> Any:
+            out = original(result, given)
+            calls = self._doing.calls
+            if calls and not is_traced(out):
+                remaining = iter(result.arrays)
+                for each in result.about.brought:
+                    holes = each.packed.form.holes
+                    arrays = [next(remaining) for _ in range(holes)]
+                    if not each.is_argument:
+                        why = f"{calls[-1].qualname} returned its object"
+                        name = each.name
+                        self._add(What.BROUGHT, name, bytes=bytes_of(arrays), why=why)
+            return out
+
+        return take
+
+    def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(function: Function, plain: Any, args: Any, kwargs: Any) -> Any:
+            call = Call(where_now(), function.name, was_known=bool(function.entries))
+            call.qualname = function.qualname
+            self._doing.calls.append(call)
+            start = self._clock.enter()
+            try:
+                return original(function, plain, args, kwargs)
+            finally:
+                self._doing.calls.pop()
+                self._add_call(
+                    function, args, kwargs, call, start, self._clock.leave(start)
+                )
+
+        return call
+
+    def _add_call(
+        self,
+        function: Function,
+        args: Any,
+        kwargs: Any,
+        call: Call,
+        start: float,
+        times: dict[str, Any],
+    ) -> None:
+        name, where = function.qualname, where_now()
+        inside_a_trace = bool(traces_in(args, kwargs))
+        self._add(What.CALLED, name, where=where, start=start, **times)
+        for key, owner in call.carried:
+            if inside_a_trace:
+                continue
+            value = key.peek(owner, ())
+            what, why = What.CARRIED, f"into {name}"
+            if call.was_inside:
+                what, why = What.BROUGHT, f"a new object: computed inside {name}"
+            elif not any(hasattr(x, "shape") for x in jax.tree.leaves(value)):
+                why = f"static result: a constant of {name}"
+            at = self._journal.asked_at.get(key) or where
+            self._add(
+                what,
+                key.of(owner),
+                obj=owner,
+                where=at,
+                bytes=bytes_of(value),
+                why=why,
+                is_first_use=(id(owner), key) in call.got,
+            )
+        self._add_traces(function, args, kwargs, call, where)
+
+    def _add_traces(
+        self,
+        function: Function,
+        args: Any,
+        kwargs: Any,
+        call: Call,
+        where: Where | None,
+    ) -> None:
+        signature = Signature(args, kwargs)
+        before = self._signatures[id(function)]
+        if call.traces or call.compilations:
+            why = why_traced(signature, before)
+            if not before and call.was_known:
+                why = "the first call in this recording, and not like those before it"
+            for number in range(call.traces):
+                found_out = number < call.traces - 1
+                said = "to find out what it asks for" if found_out else why
+                self._add(What.TRACED, function.qualname, where=where, why=said)
+            for start, seconds in call.compilations:
+                times = {"start": start, "seconds": seconds, "wall_seconds": seconds}
+                depth = self._clock.depth + 1
+                self._add(
+                    What.COMPILED,
+                    function.qualname,
+                    where=where,
+                    why=why,
+                    depth=depth,
+                    **times,
+                )
+        before.append(signature)
+
+    def on_lowered(self, seconds: float) -> None:
+        self._clock.compiled(seconds)
+
+    def on_compiled(self, name: str, seconds: float) -> None:
+        """Something was compiled in this thread."""
+        start = time.perf_counter() - seconds
+        self._clock.compiled(seconds)
+        if self._doing.names:
+            what_for = f"to compute {self._doing.names[-1]}"
+        elif self._doing.calls:
+            self._doing.calls[-1].compilations.append((start, seconds))
+            return
+        else:
+            what_for = ""
+        self._add(
+            What.COMPILED,
+            name,
+            start=start,
+            seconds=seconds,
+            wall_seconds=seconds,
+            why=what_for,
+        )
