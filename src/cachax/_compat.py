@@ -175,6 +175,24 @@ eval_jaxpr: Any = _core.eval_jaxpr
 """Runs a jaxpr operation by operation."""
 
 
+def functions_in(jaxpr: Any) -> list[Any]:
+    """The Python functions that the results of a jaxpr depend on: callbacks. The text
+    of a jaxpr doesn't tell them apart. Derivative rules have no influence on results,
+    and what only reports has none either."""
+    found = []
+    for eqn in jaxpr.eqns:
+        if not str(eqn.primitive).startswith(("debug_", "custom_")):
+            found += [x for x in eqn.params.values() if _is_function(x)]
+        for inner in _core.jaxprs_in_params(eqn.params):
+            found += functions_in(inner)
+    return found
+
+
+def _is_function(x: Any) -> bool:
+    is_jaxpr = isinstance(x, _core.Jaxpr | _core.ClosedJaxpr)
+    return callable(x) and not is_jaxpr and not isinstance(x, type)
+
+
 def settings() -> tuple[Any, ...]:
     """The configuration that the numbers in a value depend on."""
     return (

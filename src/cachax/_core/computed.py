@@ -42,8 +42,6 @@ class Computed(Key):
         self.batched: dict[Any, Any] = Recent()
         """The same for each example of a batch, by how the batch is mapped."""
         self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
-        self._fingerprints: dict[Any, Any] = Recent(8)
-        """Of traces that were just made."""
         self.body = body
         self._name = name  # as written: the class may not have set its name
 
@@ -90,7 +88,7 @@ class Computed(Key):
         reading = reading_of(obj)
         if reading is not None:
             context, original = reading
-            return context.value(*self._read_original(original)), False
+            return context.value(self, *self._read_original(original)), False
         inputs = inputs_of(obj)
         if inputs is None:
             return self.evaluate(obj, None)[0], False
@@ -99,11 +97,12 @@ class Computed(Key):
             record = self.record(inputs)
             if record is not None:
                 return self._found(obj, record, inputs), True
-            value, uses = self.evaluate(obj, inputs)
+            uses = self.learned.get(inputs)
+            value = UNKNOWN if uses is None else self._known(inputs, uses)
+            if value is UNKNOWN:
+                value, uses = self.evaluate(obj, inputs)
             if uses is not None and memo.after_a_body(obj) is memo_of(obj):
                 record = self.note(inputs, uses, value)
-                if record is not None:
-                    record.fingerprint = self._fingerprints.pop(inputs.exactly, None)
             return value, record is not None
         table = table_of(traces)
         if table is None:
@@ -168,36 +167,37 @@ class Computed(Key):
         template = template_of(value, arrays)
         if template is None:
             return None
-        return index.put(self, arrays, uses.statics(inputs), template, holders)
+        record = index.put(self, arrays, uses.statics(inputs), template, holders)
+        record.fingerprint = uses.fingerprint
+        return record
 
     def forget(self, obj: Any) -> None:
         """The value for `obj`, and for all objects with the same arrays."""
         memo_of(obj).forget(self)
         inputs = inputs_of(obj)
-        record = None if inputs is None else self.record(inputs)
-        if record is not None:
-            index.forget(record)
+        for array in () if inputs is None else inputs.arrays:
+            for record in index.records_of(array):
+                if record.key == self:
+                    index.forget(record)
 
-    def _known(self, inputs: Inputs, uses: Uses, traced: Traced) -> Any:
+    def _known(self, inputs: Inputs, uses: Uses) -> Any:
         """A value for the same arrays whose body did the same, though a Python number
         or the order of a dictionary was different."""
-        found = index.candidates(self, uses.ids(inputs))
-        if not (found or inputs.numbers or inputs.orders):
-            return UNKNOWN
-        fingerprint = traced.fingerprint
-        for record in found:
-            is_same = record.statics[0] == inputs.statics
-            is_same = is_same and record.statics[-1] == settings()
-            if is_same and record.fingerprint == fingerprint:
+        for record in index.candidates(self, uses.ids(inputs)):
+            if (
+                record.fingerprint is not None
+                and record.fingerprint == uses.fingerprint
+                and record.statics[0] == inputs.statics
+                and record.statics[-1] == settings()
+            ):
                 return record.template.fill([inputs.arrays[i] for i in uses.positions])
-        self._fingerprints[inputs.exactly] = fingerprint
         return UNKNOWN
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
         """What the body computes for `obj`, whatever is kept, and what it used."""
 
-        def known(uses: Uses, traced: Traced) -> Any:
-            return self._known(inputs, uses, traced)  # type: ignore[arg-type]
+        def known(uses: Uses) -> Any:
+            return self._known(inputs, uses)  # type: ignore[arg-type]
 
         def run() -> tuple[Any, Uses | None]:
             return compute(self.body, obj, inputs, self.learned, known)

@@ -7,9 +7,10 @@ kind run the body as it is.
 """
 
 import hashlib
+import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from .._compat import (
     as_input,
     current_trace,
     eval_jaxpr,
+    functions_in,
     inputs_used,
     settings,
     tracing_is_forbidden,
@@ -27,6 +29,7 @@ from .._compat import (
 from .fields import walk
 from .inputs import Copy, Inputs, Same, bits_of, identity_of, inputs_of
 
+_ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
 _DEEPEST = 8
 """Traces inside traces of bodies that use each other. Each takes some 30 Python frames,
@@ -45,6 +48,11 @@ class Uses:
     """Whether the order of dictionaries counts."""
     is_host: bool = False
     """Whether the body can't be traced."""
+    reads: tuple[Any, ...] = ()
+    """The cached values that the body reads: keys, and None for other objects."""
+    fingerprint: Any = None
+    """Equal if a body does the same with the arrays: then a Python number, or the order
+    of a dictionary, makes no difference."""
 
     def is_shareable(self, inputs: Inputs) -> bool:
         """Whether the identities of the arrays describe the value. Those of numpy
@@ -105,8 +113,8 @@ def _all_bits(inputs: Inputs) -> tuple[Any, ...]:
 Body = Callable[[Any], Any]
 
 
-Known = Callable[[Uses, "Traced"], Any]
-"""Finds a value that a different object of this kind has, given the trace of a body;
+Known = Callable[[Uses], Any]
+"""Finds the value of an object with the same arrays whose body does the same;
 `UNKNOWN` if there is none."""
 
 UNKNOWN: Any = object()
@@ -136,15 +144,15 @@ def compute(
     learned.put(inputs, uses, by_number=True)
     if not uses.is_shareable(inputs):  # and numpy computes differently
         return body(obj), None
-    value = known(uses, traced)
+    value = known(uses)
     if value is UNKNOWN:
         return traced.run(inputs.arrays), uses
     # Only numbers or the order of a dictionary are different, and the body doesn't use
     # them here: find out whether it ever does, so that no trace is needed next time.
-    uses = _generalised(body, obj, inputs, traced)
-    if uses is not None:
-        learned.put(inputs, uses, by_number=False)
-    return value, uses or traced.uses
+    general = _generalised(body, obj, inputs, traced)
+    if general is not None:
+        learned.put(inputs, general, by_number=False)
+    return value, general or uses
 
 
 def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
@@ -172,13 +180,14 @@ def _generalised(body: Body, obj: Any, inputs: Inputs, traced: "Traced") -> Uses
         numbers = tuple(i for i in all_numbers if i in with_numbers.used)
         unused = tuple(i for i in all_numbers if i not in with_numbers.used)
         without = _trace(body, obj, inputs, unused)
-        if without is None or without.fingerprint != traced.fingerprint:
+        if without is None or without.uses.fingerprint != traced.uses.fingerprint:
             return None
     order = bool(inputs.orders)
     if order:
         in_order = _trace(body, obj, inputs, (), is_sorted=True)
-        order = in_order is None or in_order.fingerprint != traced.fingerprint
-    return Uses(traced.uses.positions, numbers, order)
+        mine = traced.uses.fingerprint
+        order = in_order is None or in_order.uses.fingerprint != mine
+    return replace(traced.uses, numbers=numbers, order=order)
 
 
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
@@ -204,14 +213,6 @@ class Traced:
         results = iter(eval_jaxpr(self.jaxpr.jaxpr, self.jaxpr.consts, *arrays))
         leaves = [next(results) if x is None else x[0] for x in self.statics]
         return self.structure.unflatten(leaves)
-
-    @property
-    def fingerprint(self) -> Any:
-        """Equal for traces that do the same."""
-        text = hashlib.blake2b(str(self.jaxpr.jaxpr).encode()).digest()
-        consts = tuple(map(Same, self.jaxpr.consts))
-        statics = tuple(None if x is None else identity_of(x[0]) for x in self.statics)
-        return (text, consts, self.structure, statics, tuple(sorted(self.used)))
 
 
 def _trace(
@@ -255,7 +256,14 @@ def _trace(
     used |= {*range(len(inputs.arrays))} if reading.everything else reading.used
     numbers = tuple(i for i, _ in inputs.numbers)
     positions = tuple(i for i in sorted(used) if i not in numbers)
-    uses = Uses(positions, numbers, bool(inputs.orders))
+    fingerprint = (
+        hashlib.blake2b(_ADDRESS.sub("", str(jaxpr.jaxpr)).encode()).digest(),
+        tuple(reading.label(x) for x in [*jaxpr.consts, *functions_in(jaxpr.jaxpr)]),
+        structure,
+        tuple(None if x is None else identity_of(x[0]) for x in statics),
+        positions,
+    )
+    uses = Uses(positions, numbers, bool(inputs.orders), False, (*reading.reads,), fingerprint)
     return Traced(jaxpr, structure, statics, used, uses, reading.is_shareable)
 
 
@@ -289,6 +297,9 @@ class Reading:
         self._obj = obj
         self._inputs = inputs
         self._trace = current_trace()
+        self._labels: dict[int, tuple[Any, Any]] = {}
+        """Where the arrays come from that became inputs."""
+        self.reads: set[Any] = set()
         self.used: set[int] = set()
         self.everything = False
         self.is_shareable = True
@@ -301,8 +312,17 @@ class Reading:
         found = self._copy.originals.get(id(obj))
         return found[1] if found is not None and found[0] is obj else None
 
-    def value(self, value: Any, original: Any, uses: Uses | None) -> Any:
+    def label(self, const: Any) -> Any:
+        """What distinguishes a constant of the trace: which value it is of which object
+        that the body read, or its identity."""
+        return self._labels.get(id(const), (None, Same(const)))[1]
+
+    def value(self, key: Any, value: Any, original: Any, uses: Uses | None) -> Any:
         """What a body sees of a value that was computed for the original object."""
+        numbers = {id(x): n for n, (_, x) in enumerate(self._copy.originals.values())}
+        for n, leaf in enumerate(jax.tree.leaves(value)):
+            self._labels[id(leaf)] = (leaf, (key, numbers.get(id(original)), n))
+        self.reads.add(key if original is self._obj else None)
         if uses is None:
             self.is_shareable = False
             return self._as_inputs(value)

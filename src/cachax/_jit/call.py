@@ -35,7 +35,7 @@ from .._compat import (
 from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import Table, tables
-from .._core.inputs import NUMBERS, bits_of, look_of
+from .._core.inputs import NUMBERS, bits_of, inputs_of, look_of
 from .._core.levels import traces_in
 from .._core.memo import note_entries
 from .._core.recent import Recent
@@ -500,9 +500,9 @@ class Function:
             and current_trace() is CONCRETE
             and not any(type(x) in NUMBERS for x in leaves)
             and not any(isinstance(x, Tracer) for x in leaves)
+            and not any(need.statics[2] for need in entry.needs)  # JAX sorts keys
             and all(
-                index.find(need.key, (*map(id, need.pick(leaves)),), need.statics)
-                is None
+                isinstance(need.ask[0], int) and _is_new(need.key, objects[need.ask[0]])
                 for need in entry.needs
             )
         )
@@ -526,6 +526,15 @@ class Function:
 
 
 _UNKNOWN: Any = object()
+
+
+def _is_new(key: Any, obj: Any) -> bool:
+    """Whether nothing is known of a value, nor of those that its body reads."""
+    inputs = inputs_of(obj)
+    uses = None if inputs is None else key.learned.get(inputs)
+    if uses is None or None in uses.reads or key.record(inputs) is not None:
+        return False
+    return all(_is_new(other, obj) for other in uses.reads)
 
 
 def _run(entry: Entry, program: Program, values: Any, leaves: list[Any]) -> Any:

@@ -109,7 +109,7 @@ class Options:
     def donated_leaves(self, args: Any, kwargs: Any) -> tuple[int, ...]:
         """Which leaves of the arguments (all of them, static ones too) are donated."""
         statics = self.static.among(len(args))
-        chosen = self.donated.among(len(args)) - statics
+        chosen = self.donated.numbers - statics  # JAX ignores negative ones
         found: list[int] = []
         start = 0
 

@@ -195,11 +195,6 @@ def _take(result: Result, given: Sequence[Any]) -> Any:
     if is_traced or current_trace() is not CONCRETE:
         _take_traced(about, out, leaves, given, result.arrays)
         return out
-    if about.follows:
-        outputs: dict[int, list[Any]] = {}
-        for place, source in about.follows:
-            outputs.setdefault(id(given[source]), []).append(leaves[place])
-        index.follow(outputs)
     remaining = iter(result.arrays)
     for each in about.brought:
         arrays = [next(remaining) for _ in range(each.packed.form.holes)]
@@ -209,6 +204,11 @@ def _take(result: Result, given: Sequence[Any]) -> Any:
         template = template_of(value, used)
         if template is not None and used:
             index.put(each.key, used, each.statics, template)
+    if about.follows:
+        outputs: dict[int, list[Any]] = {}
+        for place, source in about.follows:
+            outputs.setdefault(id(given[source]), []).append(leaves[place])
+        index.follow(outputs)
     return out
 
 

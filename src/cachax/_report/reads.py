@@ -170,8 +170,8 @@ class Reads:
         return found
 
     def _known(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def known(key: Computed, inputs: Any, uses: Any, traced: Any) -> Any:
-            value = original(key, inputs, uses, traced)
+        def known(key: Computed, inputs: Any, uses: Any) -> Any:
+            value = original(key, inputs, uses)
             self._doing.was_known = value is not UNKNOWN
             return value
 
