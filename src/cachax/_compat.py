@@ -2,7 +2,7 @@
 `tests/test_compat.py` fails loudly when JAX changes one of them."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -54,25 +54,19 @@ def parent_of(trace: Trace) -> Trace | None:
     return getattr(trace, "parent_trace", None)
 
 
-def at_trace(trace: Trace) -> AbstractContextManager[None]:
-    """Operations inside this context happen at the level of `trace`.
+@contextmanager
+def at_trace(trace: Trace) -> Iterator[None]:
+    """Operations inside this context happen at the level of `trace`, without the named
+    axes of traces further in. (These are also part of the key of every compiled
+    operation, which would be compiled again inside each `vmap` of a name.)
 
     `jax.ensure_compile_time_eval` would not do for `CONCRETE`: it folds constants
     inside nested jits and swallows their callbacks.
     """
-    if trace is CONCRETE:
-        return _concretely()
-    context: AbstractContextManager[None] = _core.set_current_trace(trace)  # type: ignore[no-untyped-call]
-    return context
-
-
-@contextmanager
-def _concretely() -> Iterator[None]:
-    """No trace, and no named axis of one either: both are part of the key of every
-    compiled operation, which would be compiled again inside each `vmap` of a name."""
     context: Any = _core.trace_ctx
     axes = context.axis_env
-    with _no_mesh_before_0_5(), _core.set_current_trace(CONCRETE):  # type: ignore[no-untyped-call]
+    mesh = _no_mesh_before_0_5() if trace is CONCRETE else nullcontext()
+    with mesh, _core.set_current_trace(trace):  # type: ignore[no-untyped-call]
         if axes is _core.top_axis_env:
             yield
             return

@@ -10,7 +10,7 @@ from .._compat import settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .inputs import Inputs, inputs_of
-from .levels import at_level_of, may_be_kept, traces_in
+from .levels import UsesAxisError, level_of, may_be_kept, traces_in
 from .memo import NOT_PROVIDED, Key, Memo, memo_of
 from .recent import Recent
 from .uses import (
@@ -46,14 +46,17 @@ class Computed(Key):
         self._name = name  # as written: the class may not have set its name
 
     def read(self, obj: Any) -> Any:
+        memo = self.memo_of(obj)
+        value = memo.values.get(self, MISSING)
+        return self._compute(obj, memo) if value is MISSING else value
+
+    def memo_of(self, obj: Any) -> Memo:
         try:
-            memo = memo_of(obj)
+            return memo_of(obj)
         except TypeError:
             if type(obj).__weakrefoffset__ != 0:
                 raise
             raise NowhereToStoreError(type(obj), self._name) from None
-        value = memo.values.get(self, MISSING)
-        return self._compute(obj, memo) if value is MISSING else value
 
     def peek(self, obj: Any, default: Any) -> Any:
         value = memo_of(obj).get(self, MISSING)
@@ -71,7 +74,10 @@ class Computed(Key):
             value = memo.get(self, MISSING)
             if value is not MISSING:
                 return value
-            value, is_indexed = self._obtain(obj, memo)
+            try:
+                value, is_indexed = self._obtain(obj, memo)
+            except UsesAxisError:
+                return self.body(obj)
             keeping = memo.after_a_body(obj)
             keeping.keep(self, value)
             if is_indexed:
@@ -93,6 +99,8 @@ class Computed(Key):
         if inputs is None:
             return self.evaluate(obj, None)[0], False
         traces = traces_in(obj)
+        if self.may_be_supplied(inputs) and self._uses_supplied(obj, inputs):
+            return self.evaluate(obj, None)[0], False
         if not traces:
             record = self.record(inputs)
             if record is not None:
@@ -124,23 +132,40 @@ class Computed(Key):
 
     def learn(self, obj: Any, inputs: Inputs) -> Uses:
         """What the body uses, without computing anything."""
-        return at_level_of(
-            obj, self.body, lambda: learn(self.body, obj, inputs, self.learned)
-        )
+        with level_of(obj, self.body):
+            return learn(self.body, obj, inputs, self.learned)
 
     def leaves_traced(self, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
         """Which leaves of the value depend on Python numbers that `jit` traces."""
         found = self._leaves_traced.get(inputs.exactly)
         if found is None:
-            found = at_level_of(
-                obj, self.body, lambda: leaves_traced(self.body, obj, inputs)
-            )
+            with level_of(obj, self.body):
+                found = leaves_traced(self.body, obj, inputs)
             self._leaves_traced[inputs.exactly] = found
         return found
 
     def is_supplied(self, obj: Any) -> bool:
         """Whether the user put the value there."""
         return self in memo_of(obj).supplied
+
+    def may_be_supplied(self, inputs: Inputs) -> bool:
+        """Whether a user ever assigned this value, or one that its body reads."""
+        if self.was_supplied:
+            return True
+        uses = self.learned.get(inputs)
+        return uses is not None and any(
+            key.was_supplied or (is_same and key.may_be_supplied(inputs))
+            for key, is_same in uses.reads
+        )
+
+    def _uses_supplied(self, obj: Any, inputs: Inputs) -> bool:
+        """Whether the value for this object depends on one that was assigned."""
+        uses = self.learned.get(inputs)
+        return uses is not None and any(
+            (key.was_supplied if not is_same else key.is_supplied(obj))
+            or (is_same and key._uses_supplied(obj, inputs))
+            for key, is_same in uses.reads
+        )
 
     def record(self, inputs: Inputs) -> index.Record | None:
         """The record for an object with these inputs."""
@@ -199,12 +224,9 @@ class Computed(Key):
         def known(uses: Uses) -> Any:
             return self._known(inputs, uses)  # type: ignore[arg-type]
 
-        def run() -> tuple[Any, Uses | None]:
-            return compute(self.body, obj, inputs, self.learned, known)
-
         try:
-            with jax.profiler.TraceAnnotation(self.of(obj)):
-                return at_level_of(obj, self.body, run)
+            with jax.profiler.TraceAnnotation(self.of(obj)), level_of(obj, self.body):
+                return compute(self.body, obj, inputs, self.learned, known)
         except _NEEDS_CONCRETE_VALUES as error:
             if not getattr(error, "__notes__", ()):  # not added yet, further inside
                 error.add_note(host_only_note(self.of(obj)))
@@ -233,7 +255,7 @@ class Table:
             if is_same and may_be_kept(value, obj):
                 return value
         uses = None
-        for argument in self.arguments:
+        for argument in () if key.was_supplied else self.arguments:
             if type(argument) is type(obj) and argument is not obj:
                 its = inputs_of(argument)
                 if its is None or its.statics != inputs.statics:

@@ -17,7 +17,7 @@ from .._errors import argument_not_kept
 from .body import NewSubject, carrying_body, is_running
 from .computed import CallKey
 from .fields import ATOMS, is_open, walk
-from .levels import at_level_of, traces_in
+from .levels import level_of, traces_in
 from .memo import becomes_subject
 from .recent import Recent
 from .slots import is_pytree
@@ -128,7 +128,8 @@ class CachedFunction(Generic[P, R]):
             value = self._of_nothing.get(key, self)
             if value is self:
                 nothing = _Together(())
-                value = at_level_of((), key.body, lambda: key.body(nothing))
+                with level_of((), key.body):
+                    value = key.body(nothing)
                 if not traces_in(value):
                     self._of_nothing[key] = value
             return value  # type: ignore[no-any-return]

@@ -63,8 +63,8 @@ class ArrayRef(weakref.ref[Any]):
 
 
 class Changes:
-    """Counts the records that were removed though their arrays are there: cleared, or
-    replaced by newer ones. What objects have noted must be looked up again."""
+    """Counts the records that were cleared. What objects have noted must be looked up
+    again."""
 
     count = 0
 
@@ -106,7 +106,7 @@ def _add(record: Record, arrays: Iterable[Any]) -> None:
     newest = (record, *old)
     limit = _VARIANTS if record.ids else _VARIANTS_OF_NO_ARRAY
     for dropped in newest[limit:]:
-        forget(dropped)
+        drop(dropped)
     _records[place] = newest[:limit]
     for array in arrays:
         ref = ref_of(array)

@@ -30,6 +30,7 @@ from .fields import (
     slot_value,
     slots_of,
 )
+from .sources import names_of
 
 NUMBERS = (bool, int, float, complex)
 _BY_VALUE = {str, bytes, type(None)}
@@ -253,7 +254,8 @@ def _rebuild_partial(parts: list[Any]) -> Any:
 def _take_apart_object(thing: Any) -> Taken:
     cls = type(thing)
     fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
-    names = sorted(fields.keys() - derived_names(cls) - _ADDED_BY_EQUINOX)
+    supplied = {*names_of(cls)}  # by the user, in the `__dict__`
+    names = sorted(fields.keys() - derived_names(cls) - _ADDED_BY_EQUINOX - supplied)
     slots = slots_of(cls)
     parts = [fields[name] for name in names]
     parts += [slot_value(thing, name) for name in slots]
@@ -261,7 +263,8 @@ def _take_apart_object(thing: Any) -> Taken:
     def rebuild(parts: list[Any]) -> Any:
         new = object.__new__(cls)
         if cls.__dictoffset__:
-            unchanged = {k: x for k, x in fields.items() if k in _ADDED_BY_EQUINOX}
+            others = supplied | _ADDED_BY_EQUINOX
+            unchanged = {k: x for k, x in fields.items() if k in others}
             now = dict(zip(names, parts, strict=False)) | unchanged
             ordered = {name: now[name] for name in fields if name in now}
             instance_dict(new, "__dict__").update(ordered)
@@ -287,8 +290,18 @@ class CannotRebuildError(Exception):
 class Copy:
     """A copy of an object with other arrays in it, made without running its code."""
 
-    def __init__(self, obj: Any, arrays: Iterable[Any], is_sorted: bool = False):
+    def __init__(
+        self,
+        obj: Any,
+        arrays: Iterable[Any],
+        is_sorted: bool = False,
+        instead: tuple[int, Any] | None = None,
+    ) -> None:
+        """With `instead`, one of the static parts, by number, is replaced too."""
         self._arrays = iter(arrays)
+        self._instead = instead
+        self.statics = 0
+        """How many static parts there are."""
         self._is_sorted = is_sorted
         self._copies: dict[int, Any] = {}
         self.originals: dict[int, tuple[Any, Any]] = {}
@@ -299,6 +312,9 @@ class Copy:
         if is_array(thing):
             return next(self._arrays)
         if is_whole(thing):
+            self.statics += 1
+            if self._instead is not None and self._instead[0] == self.statics - 1:
+                return self._instead[1]
             return thing
         if id(thing) in self._copies:
             return self._copies[id(thing)]

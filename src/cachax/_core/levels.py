@@ -6,8 +6,8 @@ inner trace is running, and is kept only if every trace found in it is found in 
 object too. Such a value lives exactly as long as its object is usable.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .._compat import (
     CONCRETE,
@@ -20,7 +20,10 @@ from .._compat import (
 )
 from .fields import walk
 
-T = TypeVar("T")
+
+class UsesAxisError(Exception):
+    """A body uses a named axis of `vmap` or `shard_map`: its value is one for every
+    axis, and not kept."""
 
 
 def traces_in(*things: object) -> set[Trace]:
@@ -28,20 +31,27 @@ def traces_in(*things: object) -> set[Trace]:
     return {trace_of(x) for x in walk(things) if isinstance(x, Tracer)}
 
 
-def at_level_of(obj: object, body: object, run: Callable[[], T]) -> T:
-    """`run()`, evaluated at the level of `obj`.
+@contextmanager
+def level_of(obj: object, body: object = None) -> Iterator[None]:
+    """Operations inside this context happen at the level of `obj`.
 
     What the body closes over counts as well: a class made inside a traced function
     may use the function's tracers. Then the value belongs to that inner level.
     """
     current = current_trace()
-    if current is CONCRETE:
-        return run()
-    level = _innermost(traces_in(obj, body), current)
+    level = current
+    if current is not CONCRETE:
+        level = _innermost(traces_in(obj, body), current)
     if level is current:
-        return run()
-    with at_trace(level):
-        return run()
+        yield
+        return
+    try:
+        with at_trace(level):
+            yield
+    except NameError as error:
+        if "unbound axis" not in str(error):
+            raise
+        raise UsesAxisError from error
 
 
 def may_be_kept(value: object, obj: object) -> bool:

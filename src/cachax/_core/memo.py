@@ -7,7 +7,6 @@ identity of arrays can't describe: values supplied by the user, and those of obj
 with numpy arrays, references or hidden state.
 """
 
-import inspect
 import sys
 import threading
 import warnings
@@ -16,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 import jax
 
@@ -26,15 +25,12 @@ from .fields import all_parts, plain_leaves, reached
 from .index import Changes
 from .levels import is_alive, may_be_kept
 from .snapshot import Snapshot
+from .sources import Source as Source
+from .sources import forget_names, names_of, sources_of
 
 memos: dict[int, "Memo"] = {}
 """By the id of the object. Use `memo_of`, except where a nanosecond counts."""
 _making = threading.Lock()
-
-
-class Source:
-    """An attribute of a class that has values for its objects: a cached property, a
-    cached method."""
 
 
 class Key(ABC):
@@ -205,6 +201,7 @@ class Memo(weakref.ref[Any]):
         self.values.pop(key, None)
         self.folded.pop(key, None)
         self.supplied.discard(key)
+        self.indexed.discard(key)
 
 
 def _to_the_reader() -> int:
@@ -295,28 +292,6 @@ def _remove(memo: Memo, memos: dict[int, Any] = memos) -> None:
         del memos[memo.key]
 
 
-_names: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
-# Names, and not the keys: a key holds its function, and that may hold the class.
-
-
-def names_of(cls: type) -> tuple[str, ...]:
-    """The names under which `cls` has sources of values."""
-    try:
-        return _names[cls]
-    except KeyError:
-        attributes: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):
-            attributes |= vars(base)
-        names = tuple(n for n, a in attributes.items() if isinstance(a, Source))
-        _names[cls] = names
-        return names
-
-
-def sources_of(cls: type) -> dict[str, Source]:
-    """The sources of values that are attributes of `cls`, by name."""
-    return {name: inspect.getattr_static(cls, name) for name in names_of(cls)}
-
-
 def keys_of(cls: type) -> dict[str, Key]:
     """Those among them that are one key: the cached properties."""
     sources = sources_of(cls).items()
@@ -359,10 +334,8 @@ def declare(cls: type, name: str) -> None:
     """Note that `cls` has a key under `name`, if its objects can have a memo."""
     if cls.__weakrefoffset__ == 0 and not _is_mixin(cls):
         raise NowhereToStoreError(cls, name)
-    for known in [*_names]:
-        if issubclass(known, cls):
-            _names.pop(known, None)
-            forget_entries()
+    if forget_names(cls):
+        forget_entries()
 
 
 def _is_mixin(cls: type) -> bool:

@@ -1,5 +1,6 @@
 """The cached property: a value that is computed once for each object."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -7,9 +8,12 @@ from .._compat import is_jitted, settings
 from .body import carrying_body
 from .computed import MISSING, Computed
 from .index import Changes
-from .memo import Memo, Source, declare, memos
+from .memo import Source, declare, memos
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+_FromFunctools = type("cached_property", (), {"__module__": "functools"})
 
 
 class cached_property(Computed, Source, Generic[T_co]):
@@ -42,6 +46,7 @@ class cached_property(Computed, Source, Generic[T_co]):
         body = carrying_body(func) if is_jitted(func) else func
         super().__init__(getattr(func, "__name__", ""), body)
         self.func = func
+        self._is_pydantic = False
         self.__doc__ = func.__doc__
         self.__module__ = func.__module__
 
@@ -56,6 +61,7 @@ class cached_property(Computed, Source, Generic[T_co]):
         vars(self).update(state)
 
     def __set_name__(self, owner: type, name: str) -> None:
+        self._is_pydantic = hasattr(owner, "__pydantic_fields__")
         if self.attrname is None:
             self.attrname = name
         elif name != self.attrname:
@@ -64,6 +70,15 @@ class cached_property(Computed, Source, Generic[T_co]):
                 f"({self.attrname!r} and {name!r})."
             )
         declare(owner, name)
+
+    # pydantic takes an attribute without annotation, and an assignment on a frozen
+    # model, only for what functools has. For attrs it must not be that: it replaces
+    # the cached properties of functools in classes with slots.
+    @property
+    def __class__(self) -> Any:
+        if self.attrname is None:
+            return _FromFunctools
+        return functools.cached_property if self._is_pydantic else type(self)
 
     @property
     def __isabstractmethod__(self) -> bool:
@@ -106,30 +121,32 @@ class cached_property(Computed, Source, Generic[T_co]):
 
     # A value that the user stored on the instance takes precedence, as with functools.
     def read(self, obj: Any) -> Any:
-        fields = getattr(obj, "__dict__", None)
-        if fields is not None and self.attrname in fields:
-            return fields[self.attrname]
-        return super().read(obj)
-
-    def peek(self, obj: Any, default: Any) -> Any:
-        fields = getattr(obj, "__dict__", None)
-        if fields is not None and self.attrname in fields:
-            return fields[self.attrname]
-        return super().peek(obj, default)
-
-    def is_supplied(self, obj: Any) -> bool:
-        fields = getattr(obj, "__dict__", None)
-        if fields is not None and self.attrname in fields:
-            return True
-        return super().is_supplied(obj)
-
-    def _compute(self, obj: Any, memo: Memo) -> Any:
+        if self.is_in_dict(obj):
+            return obj.__dict__[self.attrname]
         if self.attrname is None:
             raise TypeError(
                 "Cannot use cached_property instance without calling "
                 "__set_name__ on it."
             )
-        return super()._compute(obj, memo)
+        memo = self.memo_of(obj)
+        value = memo.values.get(self, MISSING)
+        return self._compute(obj, memo) if value is MISSING else value
+
+    def peek(self, obj: Any, default: Any) -> Any:
+        if self.is_in_dict(obj):
+            return obj.__dict__[self.attrname]
+        return super().peek(obj, default)
+
+    def is_supplied(self, obj: Any) -> bool:
+        return self.is_in_dict(obj) or super().is_supplied(obj)
+
+    def is_in_dict(self, obj: Any) -> bool:
+        """Whether the user stored a value on the instance."""
+        fields = getattr(obj, "__dict__", None)
+        if fields is None or self.attrname not in fields:
+            return False
+        self.note_supplied()
+        return True
 
     def _no_dict(self, obj: object) -> AttributeError:
         return AttributeError(

@@ -31,7 +31,7 @@ from .inputs import Copy, Inputs, Same, bits_of, identity_of, inputs_of
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
-_DEEPEST = 8
+_DEEPEST = 4
 """Traces inside traces of bodies that use each other. Each takes some 30 Python frames,
 of which there are 1,000."""
 
@@ -49,7 +49,7 @@ class Uses:
     is_host: bool = False
     """Whether the body can't be traced."""
     reads: tuple[Any, ...] = ()
-    """The cached values that the body reads: keys, and None for other objects."""
+    """The cached values that the body reads, and whether they are of the same object."""
     fingerprint: Any = None
     """Equal if a body does the same with the arrays: then a Python number, or the order
     of a dictionary, makes no difference."""
@@ -263,7 +263,9 @@ def _trace(
         tuple(None if x is None else identity_of(x[0]) for x in statics),
         positions,
     )
-    uses = Uses(positions, numbers, bool(inputs.orders), False, (*reading.reads,), fingerprint)
+    uses = Uses(
+        positions, numbers, bool(inputs.orders), False, (*reading.reads,), fingerprint
+    )
     return Traced(jaxpr, structure, statics, used, uses, reading.is_shareable)
 
 
@@ -322,7 +324,7 @@ class Reading:
         numbers = {id(x): n for n, (_, x) in enumerate(self._copy.originals.values())}
         for n, leaf in enumerate(jax.tree.leaves(value)):
             self._labels[id(leaf)] = (leaf, (key, numbers.get(id(original)), n))
-        self.reads.add(key if original is self._obj else None)
+        self.reads.add((key, original is self._obj))
         if uses is None:
             self.is_shareable = False
             return self._as_inputs(value)

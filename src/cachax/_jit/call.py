@@ -71,14 +71,15 @@ class Unprepared(BaseException):
 class Need:
     """A value that a program takes, and how to find it."""
 
-    __slots__ = ("ask", "key", "numbers", "pick", "positions", "statics")
+    __slots__ = ("ask", "bits", "key", "numbers", "pick", "positions", "statics")
 
-    def __init__(self, ask: Ask, value: Any) -> None:
+    def __init__(self, ask: Ask, value: Any, leaves: list[Any]) -> None:
         self.ask = ask
         self.key = ask[1]
         self.positions = value.positions
         self.numbers = value.numbers
         self.statics = value.statics
+        self.bits = [_bits(leaves[i]) for i in value.numbers]
         self.pick = picking(value.positions)
 
 
@@ -148,7 +149,9 @@ class Entry:
             self.ready.clear()
         self.key_of = self._new_key()
 
-    def note(self, answers: Answers, program: Any, traced: bool) -> None:
+    def note(
+        self, answers: Answers, program: Any, traced: bool, leaves: list[Any]
+    ) -> None:
         """What a call used, and which program it took."""
         by_object = any(answer.by_object for answer in answers.values())
         if by_object != self.by_object:
@@ -159,7 +162,7 @@ class Entry:
             self.ready.clear()
             self.needs = ()
         self.mistaken = False
-        needs = tuple(Need(ask, answer) for ask, answer in answers.items())
+        needs = tuple(Need(ask, x, leaves) for ask, x in answers.items())
         self.expect(needs, program)
 
     def _new_key(self) -> Callable[[list[Any]], Any]:
@@ -193,6 +196,8 @@ class Entry:
         forms = self.program.forms
         for need, form in zip(self.needs, forms, strict=True):
             ids = (*map(id, need.pick(leaves)),)
+            if need.numbers and need.bits != [_bits(leaves[i]) for i in need.numbers]:
+                return None
             record = index.find(need.key, ids, need.statics)
             if record is None or record.packed is None:
                 return None
@@ -274,7 +279,15 @@ def _compile(program: Program, entry: Entry) -> Any:
     keeps_tree = "out_shardings" in options.others
     brings = function.brings
 
+    def _run_eagerly(values: Any, leaves: Any, given: Any) -> Any:
+        leaves = _in_order(kept, leaves, donated, given) if donated else leaves
+        tree = structure.unflatten(leaves)
+        args, kwargs = options.static.put_back(tree, statics) if statics else tree
+        return fun()(*args, **kwargs)
+
     def run(values: Any, leaves: Any, given: Any = ()) -> Any:
+        if current_trace() is CONCRETE:  # `debug_nans` looks for the operation
+            return _run_eagerly(values, leaves, given)
         demand = _running.demand
         is_mine = _running.program is program
         if not is_mine or demand is None or demand.was_traced:
@@ -473,7 +486,7 @@ class Function:
             )
         entry.new_in_a_row = entry.new_in_a_row + 1 if computed else 0
         if not any(isinstance(x, Tracer) for x in leaves):
-            entry.note(answers, program, traced)
+            entry.note(answers, program, traced, leaves)
             entry.keep(leaves, values)
         self.took(entry, tree, program.asks)
         return out
@@ -532,9 +545,9 @@ def _is_new(key: Any, obj: Any) -> bool:
     """Whether nothing is known of a value, nor of those that its body reads."""
     inputs = inputs_of(obj)
     uses = None if inputs is None else key.learned.get(inputs)
-    if uses is None or None in uses.reads or key.record(inputs) is not None:
+    if uses is None or key.record(inputs) is not None:
         return False
-    return all(_is_new(other, obj) for other in uses.reads)
+    return all(is_same and _is_new(other, obj) for other, is_same in uses.reads)
 
 
 def _run(entry: Entry, program: Program, values: Any, leaves: list[Any]) -> Any:

@@ -15,7 +15,9 @@ import jax
 from .._compat import Trace, at_trace, current_trace
 from .._core.computed import Computed
 from .._core.inputs import NUMBERS, Copy, inputs_of
-from .._core.memo import NOT_PROVIDED, Key, memo_of, names_of
+from .._core.levels import traces_in
+from .._core.memo import NOT_PROVIDED, Key, may_have_values, memo_of
+from .._core.sources import names_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.values import Form, Packed, has_hidden_arrays, pack
@@ -158,7 +160,7 @@ class Demand:
         owner = self._objects[slot]
         assert mapped is not None
         inputs = inputs_of(owner)
-        if inputs is None or key.was_supplied or key.is_supplied(owner):
+        if inputs is None or key.may_be_supplied(inputs) or key.is_supplied(owner):
             return None
         record, uses = key.record(inputs), key.learned.get(inputs)
         if record is None or uses is None:
@@ -246,15 +248,18 @@ class Demand:
     def provide_for(self, copies: Sequence[Any], values: dict[Ask, Any]) -> None:
         """Let the traced copies of the objects find their values here."""
         for slot, copy in enumerate(copies):
-            if copy is not self._objects.get(slot):  # the same with jit disabled
-                memo_of(copy).provider = self._provider(slot, values)
+            memo_of(copy).provider = self._provider(slot, values, copy)
         for ask, value in values.items():
             for number, obj in enumerate(objects_in(value)):
-                memo_of(obj).provider = self._provider((ask, number), values)
+                memo_of(obj).provider = self._provider((ask, number), values, obj)
 
-    def _provider(self, slot: Slot, values: dict[Ask, Any]) -> Callable[[Key], Any]:
+    def _provider(
+        self, slot: Slot, values: dict[Ask, Any], copy: Any
+    ) -> Callable[[Key], Any]:
         """For one traced object, which the values hang on: the demand may outlive the
-        trace."""
+        trace. An object without arrays may outlive it too, so it has the value itself,
+        as a constant."""
+        is_constant = not traces_in(copy)
 
         def provide(key: Key) -> Any:
             ask = (slot, key)
@@ -264,6 +269,8 @@ class Demand:
             if self.is_last or slot not in self._objects:
                 return NOT_PROVIDED
             owner = self._objects[slot]
+            if is_constant and not key.was_supplied:
+                return key.read(owner)
             if memo_of(owner).is_busy(key):
                 # The other thread may wait for the trace that this one is in: wait
                 # outside of it.
@@ -291,7 +298,7 @@ class Demand:
         copy = answer.packed.fill(arrays, own)
         self._note_objects_in(ask)
         for number, obj in enumerate(objects_in(copy)):
-            memo_of(obj).provider = self._provider((ask, number), {})
+            memo_of(obj).provider = self._provider((ask, number), {}, obj)
         return copy
 
     def check(self) -> None:
@@ -345,18 +352,48 @@ def map_of(obj: Any, start: int) -> Map:
         return None
     marks = [_Mark(i) for i in range(len(inputs.arrays))]
     try:
-        leaves = jax.tree.leaves(Copy(obj, marks).obj)
+        copy = _marked(obj, marks)
+        leaves, structure = jax.tree.flatten(copy.obj)
     except Exception:  # whatever the class's own code does with a mark
+        return None
+    if not _has_all_statics(obj, marks, structure, copy.statics):
         return None
     found: dict[int, int] = {}
     for place, leaf in enumerate(leaves):
         if type(leaf) is not _Mark or leaf.number in found:
             return None
         found[leaf.number] = start + place
+    missing = [i for i in range(len(marks)) if i not in found]
     numbers = {i for i, _ in inputs.numbers}
-    if any(i not in found and i not in numbers for i in range(len(marks))):
-        return None
+    for i in missing:  # a number may be a static part
+        others = [_Mark(j) if j == i else mark for j, mark in enumerate(marks)]
+        if (
+            i not in numbers
+            or jax.tree.structure(_marked(obj, others).obj) == structure
+        ):
+            return None
     return [found.get(i) for i in range(len(marks))]
+
+
+def _marked(obj: Any, marks: Any, instead: Any = None) -> Copy:
+    copy = Copy(obj, marks, instead=instead)
+    for new, _ in copy.originals.values():  # a class may read a value to be flattened
+        if may_have_values(type(new)) and type(new).__weakrefoffset__:
+            memo_of(new).provider = lambda key: _Mark(-1)
+    return copy
+
+
+def _has_all_statics(obj: Any, marks: Any, structure: Any, count: int) -> bool:
+    """Whether all static parts of an object are in its tree structure: a class may drop
+    a field when it is flattened."""
+    for number in range(count):
+        try:
+            copy = _marked(obj, marks, (number, _Mark(number)))
+            if jax.tree.structure(copy.obj) == structure:
+                return False
+        except Exception:  # the class makes use of this part: it is not dropped
+            continue
+    return True
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,8 @@ from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
 from .._core.inputs import inputs_of
 from .._core.levels import traces_in
-from .._core.memo import Key, memo_of, names_of
+from .._core.memo import Key, memo_of
+from .._core.sources import names_of
 from .._core.slots import layout_of
 from .._core.values import NUMPY, Packed, Template, pack, template_of
 

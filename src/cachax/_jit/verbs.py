@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from .._core import index
 from .._core.computed import MISSING, Computed, table_of
 from .._core.inputs import CannotRebuildError, Copy, Inputs, inputs_of
-from .._core.levels import at_level_of, may_be_kept, traces_in
-from .._core.memo import Key, keys_of, memo_of, sources_of
+from .._core.levels import level_of, may_be_kept, traces_in
+from .._core.memo import Key, keys_of, memo_of
+from .._core.sources import sources_of
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
 from .._core.uses import Uses
@@ -118,7 +119,8 @@ def _private(
     if not private.keys() & {*arrays}:
         smallest = min(arrays, key=lambda i: inputs.arrays[i].size)
         array = inputs.arrays[smallest]
-        private[smallest] = at_level_of(array, None, lambda: jnp.copy(array))
+        with level_of(array):
+            private[smallest] = jnp.copy(array)
     return uses
 
 

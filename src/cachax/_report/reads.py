@@ -36,6 +36,7 @@ class Reads:
         return {
             (cached_property, "__get__"): self._get,
             (Computed, "read"): self._read,
+            (cached_property, "read"): self._read,
             (Computed, "_compute"): self._compute,
             (Computed, "evaluate"): self._evaluate,
             (Computed, "_found"): self._found,
