@@ -146,7 +146,10 @@ class Computed(Key):
 
     def is_supplied(self, obj: Any) -> bool:
         """Whether the user put the value there."""
-        return self in memo_of(obj).supplied
+        is_supplied = self in memo_of(obj).supplied
+        if is_supplied:
+            self.note_supplied()
+        return is_supplied
 
     def may_be_supplied(self, inputs: Inputs) -> bool:
         """Whether a user ever assigned this value, or one that its body reads."""
@@ -243,8 +246,9 @@ class Table:
     def __init__(self, trace: Any) -> None:
         self.trace = trace
         self.records: list[tuple[Computed, Inputs, Uses, Any]] = []
-        self.arguments: list[Any] = []
-        """The traced objects that values are provided for."""
+        self.arguments: list[tuple[Any, Callable[[Key], bool]]] = []
+        """The traced objects that values are provided for, and which of their values
+        hold for others with the same arrays."""
         self.passed: dict[int, tuple[Any, Any]] = {}
         """Tracers that came out of a function unchanged, and what went in."""
 
@@ -255,8 +259,8 @@ class Table:
             if is_same and may_be_kept(value, obj):
                 return value
         uses = None
-        for argument in () if key.was_supplied else self.arguments:
-            if type(argument) is type(obj) and argument is not obj:
+        for argument, is_shared in self.arguments:
+            if type(argument) is type(obj) and argument is not obj and is_shared(key):
                 its = inputs_of(argument)
                 if its is None or its.statics != inputs.statics:
                     continue

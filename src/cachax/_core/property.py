@@ -61,7 +61,8 @@ class cached_property(Computed, Source, Generic[T_co]):
         vars(self).update(state)
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._is_pydantic = hasattr(owner, "__pydantic_fields__")
+        modules = [base.__module__.partition(".")[0] for base in owner.__mro__]
+        self._is_pydantic = "pydantic" in modules
         if self.attrname is None:
             self.attrname = name
         elif name != self.attrname:

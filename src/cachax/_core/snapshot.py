@@ -6,6 +6,7 @@ the array contains. A numpy array written to in place can't be detected.
 
 import gc
 import weakref
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,9 @@ from .fields import (
     reading_dicts_of,
     walk_fields,
 )
+
+
+_BUFFERS = (bytearray, memoryview, array)
 
 
 class Snapshot:
@@ -72,8 +76,8 @@ class Snapshot:
         else:
             ids += _ids_directly(list_parts, obj)
             self.holds = _same_directly(list_parts, ids)
-        if any(map(is_ref, inside)):  # its contents change without notice
-            void(None)
+        if any(is_ref(x) or isinstance(x, _BUFFERS) for x in inside):
+            void(None)  # its contents change without notice
 
     def all_still_in(self, obj: object) -> bool:
         """Whether all that was in `obj` is in it now, whatever was added, and whatever

@@ -37,10 +37,11 @@ from .._core.body import NewSubject
 from .._core.computed import Table, tables
 from .._core.inputs import NUMBERS, bits_of, inputs_of, look_of
 from .._core.levels import traces_in
-from .._core.memo import note_entries
+from .._core.fields import instance_dict
+from .._core.memo import keys_of, memo_of, note_entries
 from .._core.recent import Recent
 from .._core.slots import layout_of
-from .._core.values import is_hashable
+from .._core.values import is_hashable, static_identity
 from .._errors import LiftError
 from .demand import (
     Answers,
@@ -51,6 +52,7 @@ from .demand import (
     NeedsConcreteNumpy,
     Retrace,
     map_of,
+    objects_in,
 )
 from .options import Options, picking
 from .results import About, Result, bring_out
@@ -86,10 +88,12 @@ class Need:
 class Ready:
     """A program, and the values it takes for certain arrays."""
 
-    __slots__ = ("call", "program", "values")
+    __slots__ = ("call", "held", "program", "values")
 
-    def __init__(self, program: "Program", values: Any) -> None:
+    def __init__(self, program: "Program", values: Any, held: Any) -> None:
         self.program = program
+        self.held = held
+        """Static parts whose ids it is found by."""
         self.call = program.call
         self.values = values
 
@@ -127,7 +131,11 @@ class Entry:
         self.ready: dict[Any, Ready] = {}
         self.positions: tuple[int, ...] = ()
         self.numbers: tuple[int, ...] = ()
-        self.key_of: Callable[[list[Any]], Any] = _no_key
+        self.key_of: Callable[[list[Any], Any], Any] = _no_key
+        self.read_statics: Callable[[Any], list[Any]] | None = None
+        """Reads the numbers that are static parts: for JAX, 2 and 2.0 are the same
+        structure."""
+        self.static_bits: Any = None
         self.by_signature = False
         """Whether calls with the same arrays take different programs."""
         self.mistaken = False
@@ -150,7 +158,12 @@ class Entry:
         self.key_of = self._new_key()
 
     def note(
-        self, answers: Answers, program: Any, traced: bool, leaves: list[Any]
+        self,
+        answers: Answers,
+        program: Any,
+        traced: bool,
+        leaves: list[Any],
+        tree: Any,
     ) -> None:
         """What a call used, and which program it took."""
         by_object = any(answer.by_object for answer in answers.values())
@@ -162,36 +175,54 @@ class Entry:
             self.ready.clear()
             self.needs = ()
         self.mistaken = False
+        slots = {slot for (slot, _), x in answers.items() if x.has_static_numbers}
+        self.read_statics = self._reading_statics(slots, tree)
+        if self.read_statics is not None:
+            self.static_bits = [*map(static_identity, self.read_statics(tree))]
         needs = tuple(Need(ask, x, leaves) for ask, x in answers.items())
         self.expect(needs, program)
 
-    def _new_key(self) -> Callable[[list[Any]], Any]:
+    def _reading_statics(
+        self, slots: set[Any], tree: Any
+    ) -> Callable[[Any], list[Any]] | None:
+        objects = [] if self.layout is None else self.layout.objects(tree)
+        readers = [_fields_reader(objects[slot], tree, slot, self) for slot in slots]
+        if not any(readers):
+            return None
+        return lambda tree: [x for read in readers if read for x in read(tree)]
+
+    def _new_key(self) -> Callable[[list[Any], Any], Any]:
+        """By the ids of the arrays; of other things only where they count."""
         pick, numbers = picking(self.positions), self.numbers
 
-        def by_arrays(leaves: list[Any]) -> Any:
+        def by_arrays(leaves: list[Any], tree: Any) -> Any:
             return (*map(id, pick(leaves)),)
 
-        def by_numbers(leaves: list[Any]) -> Any:
-            return (*map(id, pick(leaves)), *(_bits(leaves[i]) for i in numbers))
-
-        def by_signature(leaves: list[Any]) -> Any:
-            return (by_numbers(leaves), signature_of(leaves))
+        def by_more(leaves: list[Any], tree: Any) -> Any:
+            read, is_detailed = self.read_statics, self.by_signature
+            return (
+                *map(id, pick(leaves)),
+                *(_bits(leaves[i]) for i in numbers),
+                *(map(id, read(tree)) if read else ()),
+                *(signature_of(leaves) if is_detailed else ()),
+            )
 
         if self.by_object:
             return _no_key
-        if self.by_signature:
-            return by_signature
-        if numbers:
-            return by_numbers
+        if self.by_signature or numbers or self.read_statics:
+            return by_more
         if len(self.positions) == 1:
             (place,) = self.positions
-            return lambda leaves: id(leaves[place])
+            return lambda leaves, tree: id(leaves[place])
         return by_arrays if self.positions else _one_key
 
-    def look_up(self, leaves: list[Any]) -> Any:
+    def look_up(self, leaves: list[Any], tree: Any) -> Any:
         """The values for these leaves; None if one of them is not known."""
         if self.settings != settings() or self.by_object:
             return None
+        if self.read_statics is not None:
+            if self.static_bits != [*map(static_identity, self.read_statics(tree))]:
+                return None
         values: list[Any] = []
         forms = self.program.forms
         for need, form in zip(self.needs, forms, strict=True):
@@ -207,9 +238,9 @@ class Entry:
             values += packed.arrays
         return values
 
-    def keep(self, leaves: list[Any], values: Any) -> None:
+    def keep(self, leaves: list[Any], tree: Any, values: Any) -> None:
         """Have the values for these arrays ready, as long as the arrays are there."""
-        key = self.key_of(leaves)
+        key = self.key_of(leaves, tree)
         if key is None:
             return
         ready, arrays = self.ready, picking(self.positions)(leaves)
@@ -218,7 +249,8 @@ class Entry:
         if self.positions and key != self.last:  # only if it is called twice
             self.last = key
             return
-        ready[key] = Ready(self.program, values)
+        held = self.read_statics(tree) if self.read_statics else ()
+        ready[key] = Ready(self.program, values, held)
         for array in arrays:
             index.ref_of(array).calls.append(_removing(ready, key))
 
@@ -227,12 +259,38 @@ def _removing(ready: dict[Any, Any], key: Any) -> Callable[[], None]:
     return lambda: ready.pop(key, None)  # type: ignore[return-value]
 
 
-def _no_key(leaves: list[Any]) -> Any:
+def _no_key(leaves: list[Any], tree: Any) -> Any:
     return None
 
 
-def _one_key(leaves: list[Any]) -> Any:
+def _one_key(leaves: list[Any], tree: Any) -> Any:
     return ()
+
+
+def _fields_reader(
+    obj: Any, tree: Any, slot: int, entry: Entry
+) -> Callable[[Any], list[Any]] | None:
+    """Reads the fields of an argument that may hold static numbers."""
+    if not type(obj).__dictoffset__:
+        return None
+    fields = instance_dict(obj, "__dict__")
+    names = [n for n, x in fields.items() if type(x) in (*NUMBERS, tuple)]
+    if not names:
+        return None
+    args, kwargs = tree
+    place: Any = next((i for i, x in enumerate(args) if x is obj), None)
+    part = 0
+    if place is None:
+        part, place = 1, next((k for k, x in kwargs.items() if x is obj), None)
+    if place is not None:  # an argument itself, as most are
+        return lambda tree: _read(tree[part][place], names)
+    layout: Any = entry.layout
+    return lambda tree: _read(layout.objects(tree)[slot], names)
+
+
+def _read(obj: Any, names: list[str]) -> list[Any]:
+    fields = instance_dict(obj, "__dict__")
+    return [fields.get(name) for name in names]
 
 
 def _bits(number: Any) -> Any:
@@ -254,6 +312,8 @@ class Program:
         self.asks = tuple(answers)
         self.forms = tuple(answer.packed.form for answer in answers.values())
         self.computes_inside = computes_inside
+        self.returned: list[tuple[int, int]] = []
+        """Which objects of the result are which of the arguments."""
         self.call = _compile(self, entry)
 
 
@@ -301,7 +361,7 @@ def _compile(program: Program, entry: Entry) -> Any:
         demand.start()
         if not program.computes_inside:
             demand.provide_for(copies, demand.fill(program.asks, values, leaves))
-            table.arguments = copies
+            table.arguments = [*zip(copies, demand.sharing(), strict=False)]
         args, kwargs = options.static.put_back(tree, statics) if statics else tree
         tables.running.append(table)
         try:
@@ -309,6 +369,12 @@ def _compile(program: Program, entry: Entry) -> Any:
             demand.check()
             if not brings:
                 return out
+            program.returned = [
+                (place, slot)
+                for place, x in enumerate(objects_in(out))
+                for slot, copy in enumerate(copies)
+                if x is copy
+            ]
             arguments = copies if program.computes_inside else []
             return bring_out(out, leaves, table, arguments, keeps_tree)
         except Exception as error:
@@ -424,7 +490,7 @@ class Function:
         """With values that are known for these arrays."""
         if entry.program is None or not self.keeps_programs:
             return _UNKNOWN
-        values = entry.look_up(leaves)
+        values = entry.look_up(leaves, tree)
         if values is None:
             return _UNKNOWN
         try:
@@ -434,7 +500,7 @@ class Function:
             entry.mistaken = True
             return _UNKNOWN
         entry.new_in_a_row = 0
-        entry.keep(leaves, values)
+        entry.keep(leaves, tree, values)
         self.took(entry, tree, entry.program.asks)
         return out
 
@@ -486,16 +552,29 @@ class Function:
             )
         entry.new_in_a_row = entry.new_in_a_row + 1 if computed else 0
         if not any(isinstance(x, Tracer) for x in leaves):
-            entry.note(answers, program, traced, leaves)
-            entry.keep(leaves, values)
+            entry.note(answers, program, traced, leaves, tree)
+            entry.keep(leaves, tree, values)
+            self._pass_on_supplied(program, objects, out)
         self.took(entry, tree, program.asks)
         return out
+
+    def _pass_on_supplied(
+        self, program: Program, objects: list[Any], out: Any
+    ) -> None:
+        """An object that is returned as it is keeps the values that were assigned."""
+        for place, slot in program.returned:
+            owner = objects[slot]
+            for key in keys_of(type(owner)).values():
+                if key.was_supplied and key.is_supplied(owner):
+                    layout: Any = layout_of((out,))
+                    new = layout.objects((out,))[place]
+                    memo_of(new).supply(key, key.peek(owner, None))
 
     def took(self, entry: Entry, tree: Any, asks: Any, is_inside: bool = False) -> None:
         """Which values a call took. Does nothing; reports wrap it."""
 
     def _program(self, entry: Entry, answers: Answers) -> Program:
-        key = tuple((ask, x.packed.form, x.statics) for ask, x in answers.items())
+        key = tuple((ask, x.packed.form, x.looks) for ask, x in answers.items())
         program = entry.programs.get((key, settings()))
         if program is None:
             program = entry.programs[key, settings()] = Program(entry, answers, False)

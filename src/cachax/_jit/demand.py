@@ -43,8 +43,16 @@ class Value:
     """The Python numbers it depends on, likewise."""
     statics: Any = None
     """What else it depends on."""
+    has_static_numbers: bool = False
+    """Whether it depends on numbers that are not leaves."""
     own: tuple[Any, ...] = ()
     """The arrays at these positions, which may be in the value."""
+
+    @property
+    def looks(self) -> Any:
+        """The static parts of the object, with the shapes of its arrays: a program
+        serves one of them, so that a call need not look at shapes."""
+        return None if self.statics is None else self.statics[0]
 
 
 Answers = dict[Ask, Value]
@@ -193,6 +201,7 @@ class Demand:
             tuple(i for i in positions if i is not None),
             tuple(i for i in numbers if i is not None),
             record.statics,
+            None in numbers,
             tuple(inputs.arrays[i] for i in uses.positions),
         )
 
@@ -202,6 +211,13 @@ class Demand:
         value = key.read(self._objects[slot])
         for number, obj in enumerate(objects_in(value)):
             self._objects[ask, number] = obj
+
+    def sharing(self) -> list[Callable[[Key], bool]]:
+        """For each object: whether a value of it holds for others with its arrays."""
+        return [
+            lambda key, owner=owner: not (key.was_supplied and key.is_supplied(owner))
+            for owner in self._objects.values()
+        ]
 
     def in_order(self) -> Answers:
         """The answers by slot and by the definition of the property, not by first use:
@@ -319,6 +335,7 @@ class Demand:
     def settle(self) -> None:
         """Let go of the objects: a traced copy may outlive its trace by mistake."""
         self._objects.clear()
+        self.answers = {}
         self.leaves = ()
 
 

@@ -160,9 +160,10 @@ def jitted(
                 leaves, structure = tree_flatten(tree)
                 entry = state.entries[structure, statics]
             else:
-                leaves, structure = tree_flatten((args, kwargs))
+                tree = (args, kwargs)
+                leaves, structure = tree_flatten(tree)
                 entry = state.entries[structure]
-            ready = entry.ready[entry.key_of(leaves)]
+            ready = entry.ready[entry.key_of(leaves, tree)]
         except Exception:  # not known; can't be flattened, compared, or hashed
             ready = None
         if ready is None:
