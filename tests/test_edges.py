@@ -19,7 +19,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 import cachax
-from cachax import _memo
+from cachax._core import memo
 
 from families import SlottedDerived
 from measure import compilations, computations, computing
@@ -431,10 +431,10 @@ def test_tracers_hidden_in_functions() -> None:
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     gc.collect()
-    before = len(_memo.memos)
+    before = len(memo.memos)
     yield
     gc.collect()
-    assert len(_memo.memos) <= before
+    assert len(memo.memos) <= before
 
 
 class Linked:

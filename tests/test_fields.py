@@ -16,14 +16,7 @@ import numpy as np
 import pytest
 from flax import nnx, struct
 
-from cachax._core.fields import (
-    _items,
-    is_frozen,
-    values_in_any_order,
-    values_in_order,
-    walk,
-    walk_fields,
-)
+from cachax._core.fields import _items, is_frozen, walk, walk_fields
 
 
 class Needle:
@@ -178,37 +171,3 @@ def test_a_container_that_another_thread_changes_is_looked_at_again() -> None:
 
     assert _items(iterate, changing) == [1, 2]
     assert seen == [2, 2]
-
-
-def test_the_values_of_many_dicts() -> None:
-    class Some:
-        pass
-
-    alive = []
-
-    def some(**fields: Any) -> dict[str, Any]:
-        obj = Some()
-        alive.append(obj)
-        for name, field in fields.items():
-            setattr(obj, name, field)
-        return vars(obj)
-
-    alike = [some(a=1, b=jnp.ones(2)), some(a=2.5, b=None)]
-    turned, shorter, other, wide = some(b=1, a=2), some(a=1, b=2), some(x=1), some()
-    del shorter["a"]
-    wide |= {f"f{i}": i for i in range(100)}
-    wide.pop("f7")
-    dicts = [*alike, turned, shorter, other, wide, {}, {"a": (1, 2), 3: 4}]
-    in_order = [value for each in dicts for value in each.values()]
-    assert [*map(id, values_in_order(dicts))] == [*map(id, in_order)]
-    seen = {*map(id, values_in_any_order(dicts))}
-    assert seen >= {*map(id, in_order)}  # and keys that are no strings
-    for each in dicts:
-        for name in [*each]:
-            before = [*map(id, values_in_any_order(dicts))]
-            assert before == [*map(id, values_in_any_order(dicts))]
-            old = each[name]
-            each[name] = object()
-            assert before != [*map(id, values_in_any_order(dicts))]
-            each[name] = old
-            assert before == [*map(id, values_in_any_order(dicts))]

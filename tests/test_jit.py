@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import cachax
 
-from measure import compilations, computations, computing, programs_of
+from measure import compilations, computations, computing, state_of
 
 if hasattr(jax, "enable_x64"):
     enable_x64 = jax.enable_x64
@@ -162,8 +162,8 @@ def test_it_is_pickled_by_value_where_functions_are() -> None:
             assert sent(v) == 10
             assert sent(Vector(jnp.array([6.0, 8.0]))) == 20
     assert counts == {"norm": 3}
-    assert programs_of(sent) is not programs_of(fun)
-    assert programs_of(sent)._options == {"inline": True}
+    assert state_of(sent) is not state_of(fun)
+    assert state_of(sent)._options == {"inline": True}
     assert sent.lower(v).as_text()
 
 
@@ -325,7 +325,7 @@ def test_any_other_call_with_arrays_alone_is_one_of_jax_jit() -> None:
     jitted.lower(jnp.ones(4))
     jitted(jnp.ones(4))
     assert len(traces) == 2
-    gone = weakref.ref(programs_of(jitted))
+    gone = weakref.ref(state_of(jitted))
     del jitted
     assert gone() is None
 

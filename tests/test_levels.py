@@ -6,7 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from cachax._compat import CONCRETE, Tracer, current_trace, trace_of
-from cachax._core.levels import at_level_of, is_alive, may_be_kept, traces_in
+from cachax._core.levels import is_alive, level_of, may_be_kept, traces_in
+
+
+def at_level_of(obj: Any, body: Any) -> Any:
+    with level_of(obj, body):
+        return body(obj)
 
 
 def level(_: Any) -> Any:

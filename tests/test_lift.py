@@ -13,7 +13,7 @@ import pytest
 import cachax
 
 from families import FAMILIES, Family, array
-from measure import compilations, computations, computing, programs_of
+from measure import compilations, computations, computing, state_of
 
 
 def own(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -68,7 +68,6 @@ def test_compiled_once_and_at_hand(name: str) -> None:
     obj = make(FAMILIES[0])
     for _ in range(3):
         use(obj)
-    assert id(obj) in programs_of(use).shelf
     with compilations() as compiled:
         use(obj)
     assert compiled == []
@@ -81,8 +80,7 @@ def test_what_was_learned_can_be_forgotten(name: str) -> None:
     for _ in range(3):
         use(obj)
     use.clear_cache()
-    assert not programs_of(use).shelf
-    assert not programs_of(use)._programs
+    assert not state_of(use).entries
     with computations() as counts:
         assert float(use(obj)) == 10
     assert not counts
@@ -130,12 +128,12 @@ def test_options_may_be_in_the_transform() -> None:
     transform = functools.partial(jax.jit, static_argnums=1, out_shardings=device)
     fun = cachax.lift(transform)(lambda x, n: n * x)
     assert fun(jnp.ones(2), 2).tolist() == [2, 2]
-    assert programs_of(fun)._transform is jax.jit
+    assert state_of(fun)._transform is jax.jit
 
 
 def test_jit_is_the_case_of_jax_jit() -> None:
-    assert programs_of(cachax.lift(jax.jit)(abs))._transform is jax.jit
-    assert programs_of(cachax.jit(abs))._transform is jax.jit
+    assert state_of(cachax.lift(jax.jit)(abs))._transform is jax.jit
+    assert state_of(cachax.jit(abs))._transform is jax.jit
 
 
 def test_options_and_decorators() -> None:

@@ -8,13 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import cachax
-from cachax import _programs
 
 from cases import close
-from measure import compilations, computations
+from measure import computations
 from models import Mesh
 
 
@@ -25,42 +23,6 @@ def of_mesh() -> Any:
 
 def mesh() -> Mesh:
     return Mesh(jnp.arange(3.0), jnp.ones(3))
-
-
-@pytest.fixture
-def slow_path(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Every call that had to be taken apart."""
-    calls: list[Any] = []
-    take_apart = _programs.Programs._call_taking_apart
-
-    def counted(self: Any, *args: Any) -> Any:
-        calls.append(args)
-        return take_apart(self, *args)
-
-    monkeypatch.setattr(_programs.Programs, "_call_taking_apart", counted)
-    return calls
-
-
-def test_after_the_first_ones_no_call_is_taken_apart(slow_path: list[Any]) -> None:
-    use, one = of_mesh(), mesh()
-    for i in range(3):
-        use(replace(one, density=one.density + i))
-    slow_path.clear()
-    with computations() as counts, compilations() as compiled:
-        for i in range(20):
-            new = replace(one, density=one.density + i)
-            close(use(new), 12 + 3.0 * i)
-            close(new.stiffness, one.stiffness)
-    assert not slow_path
-    assert not counts
-    assert not compiled
-
-
-def test_with_more_arguments(slow_path: list[Any]) -> None:
-    use, one = of_mesh(), mesh()
-    for by in (1.0, 2.0, 3.0, 4.0):
-        close(use(replace(one, density=one.density), by), 9 * by + 3)
-    assert len(slow_path) <= 3
 
 
 def test_another_array_that_it_depends_on_is_seen() -> None:

@@ -11,7 +11,6 @@ import jax
 from .._compat import is_ref
 from .._core.computed import MISSING, Computed
 from .._core.fields import walk
-from .._core.inputs import inputs_of
 from .._core.levels import traces_in
 from .._core.memo import Key, Memo, memo_of, memos
 from .._core.property import cached_property
@@ -247,10 +246,6 @@ def _was_changed(obj: Any, memo: Any) -> bool:
 
 def _can_be_checked(key: Computed, obj: Any, value: Any) -> bool:
     if type(obj).__weakrefoffset__ and key.is_supplied(obj):
-        return False
-    inputs = inputs_of(obj)
-    record = None if inputs is None else key.record(inputs)
-    if record is not None and record.is_supplied:
         return False
     if traces_in(obj, value, key.body):
         return False

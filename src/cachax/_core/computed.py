@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from .._compat import settings
+from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .inputs import Inputs, inputs_of
@@ -101,10 +101,12 @@ class Computed(Key):
         traces = traces_in(obj)
         if self.may_be_supplied(inputs) and self._uses_supplied(obj, inputs):
             return self.evaluate(obj, None)[0], False
-        if not traces:
+        if not traces or not self._uses_tracers(inputs):
             record = self.record(inputs)
             if record is not None:
-                return self._found(obj, record, inputs), True
+                return self._found(obj, record, inputs), not traces
+        if not traces:
+            record = None
             uses = self.learned.get(inputs)
             value = UNKNOWN if uses is None else self._known(inputs, uses)
             if value is UNKNOWN:
@@ -150,6 +152,13 @@ class Computed(Key):
         if is_supplied:
             self.note_supplied()
         return is_supplied
+
+    def _uses_tracers(self, inputs: Inputs) -> bool:
+        """Whether an array is traced that the body uses, or may use."""
+        uses = self.learned.get(inputs)
+        return uses is None or any(
+            isinstance(inputs.arrays[i], Tracer) for i in uses.positions
+        )
 
     def may_be_supplied(self, inputs: Inputs) -> bool:
         """Whether a user ever assigned this value, or one that its body reads."""

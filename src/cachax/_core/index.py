@@ -28,7 +28,6 @@ class Record:
         "fingerprint",
         "holders",
         "ids",
-        "is_supplied",
         "key",
         "packed",
         "statics",
@@ -46,8 +45,6 @@ class Record:
         """Its form inside `jit`, once that is known (`_jit`)."""
         self.fingerprint: Any = None
         """Of the trace of the body, where numbers or orders may make a difference."""
-        self.is_supplied = False
-        """Whether the user supplied it (`preset`)."""
         self.holders = 0
         """For a value that used no array: how many arrays of its objects there are."""
 
@@ -196,7 +193,6 @@ def follow(outputs: Mapping[int, Sequence[Any]]) -> None:
                     copy = put(record.key, arrays, record.statics, record.template)
                     copy.packed = record.packed
                     copy.fingerprint = record.fingerprint
-                    copy.is_supplied = record.is_supplied
 
 
 def size() -> int:

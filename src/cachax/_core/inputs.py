@@ -25,10 +25,12 @@ from .fields import (
     derived_names,
     fields_in,
     instance_dict,
+    is_open,
     is_opaque,
     parts_of,
     slot_value,
     slots_of,
+    walk,
 )
 from .sources import names_of
 
@@ -158,6 +160,8 @@ def is_array(thing: Any) -> bool:
 def _is_describable(thing: Any) -> bool:
     if isinstance(thing, (*_WRITABLE, defaultdict, deque)):
         return False  # a factory and a length are not among the parts
+    if isinstance(thing, types.FunctionType):  # what it closes over may change
+        return not any(map(is_open, walk(thing)))
     return not (is_opaque(type(thing)) and gc.is_tracked(thing))  # a mapping proxy
 
 

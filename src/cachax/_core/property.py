@@ -124,12 +124,12 @@ class cached_property(Computed, Source, Generic[T_co]):
     def read(self, obj: Any) -> Any:
         if self.is_in_dict(obj):
             return obj.__dict__[self.attrname]
+        memo = self.memo_of(obj)
         if self.attrname is None:
             raise TypeError(
                 "Cannot use cached_property instance without calling "
                 "__set_name__ on it."
             )
-        memo = self.memo_of(obj)
         value = memo.values.get(self, MISSING)
         return self._compute(obj, memo) if value is MISSING else value
 

@@ -38,7 +38,7 @@ class Snapshot:
     arrays would be simpler, but then `obj.a = b` keeps the old array alive.
     """
 
-    __slots__ = ("_direct", "_held", "_ids", "holds")
+    __slots__ = ("_held", "_ids", "holds")
 
     holds: Callable[[Any], bool]
     """Whether the object still has the fields it had."""
@@ -61,7 +61,6 @@ class Snapshot:
         """Empty once the snapshot no longer holds."""
         has_dict_only = not deep and list_parts is dict_fields
         fields = [*instance_dict(obj, "__dict__").items()] if has_dict_only else []
-        self._direct = [part for part in direct if type(part) in plain_leaves]
         watched = [part for _, part in fields] or (inside if deep else direct)
         self._held = [_watch(part, void) for part in watched]
         if fields:
@@ -80,15 +79,9 @@ class Snapshot:
             void(None)  # its contents change without notice
 
     def all_still_in(self, obj: object) -> bool:
-        """Whether all that was in `obj` is in it now, whatever was added, and whatever
-        numbers and strings were set as fields."""
+        """Whether every array and object that was in `obj` is in it now, whatever was
+        added, and whatever numbers and strings were changed."""
         watched = [x() for x in self._held if isinstance(x, weakref.ref)]
-        direct = set(map(id, self._direct))
-        watched += [
-            x
-            for x in self._held
-            if not isinstance(x, weakref.ref | type) and id(x) not in direct
-        ]
         now = set(map(id, walk_fields(obj)))
         return bool(self._ids) and all(id(x) in now for x in watched)
 

@@ -558,9 +558,7 @@ class Function:
         self.took(entry, tree, program.asks)
         return out
 
-    def _pass_on_supplied(
-        self, program: Program, objects: list[Any], out: Any
-    ) -> None:
+    def _pass_on_supplied(self, program: Program, objects: list[Any], out: Any) -> None:
         """An object that is returned as it is keeps the values that were assigned."""
         for place, slot in program.returned:
             owner = objects[slot]
@@ -574,7 +572,9 @@ class Function:
         """Which values a call took. Does nothing; reports wrap it."""
 
     def _program(self, entry: Entry, answers: Answers) -> Program:
-        key = tuple((ask, x.packed.form, x.looks) for ask, x in answers.items())
+        key = tuple(
+            (ask, x.packed.form, x.looks, x.is_supplied) for ask, x in answers.items()
+        )
         program = entry.programs.get((key, settings()))
         if program is None:
             program = entry.programs[key, settings()] = Program(entry, answers, False)

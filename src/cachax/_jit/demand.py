@@ -45,6 +45,8 @@ class Value:
     """What else it depends on."""
     has_static_numbers: bool = False
     """Whether it depends on numbers that are not leaves."""
+    is_supplied: bool = False
+    """Whether the user put it there: it doesn't hold for others with the same arrays."""
     own: tuple[Any, ...] = ()
     """The arrays at these positions, which may be in the value."""
 
@@ -162,7 +164,10 @@ class Demand:
             return None
         numbers = _traced_numbers(key, owner, value)
         packed = pack(value, key.of(owner), numbers, self.static_numpy)
-        return None if packed is None else Value(packed, by_object=True)
+        if packed is None:
+            return None
+        is_supplied = isinstance(key, Computed) and key.is_supplied(owner)
+        return Value(packed, by_object=True, is_supplied=is_supplied)
 
     def _by_arrays(self, slot: int, key: Computed, mapped: Map) -> Value | None:
         owner = self._objects[slot]
@@ -202,6 +207,7 @@ class Demand:
             tuple(i for i in numbers if i is not None),
             record.statics,
             None in numbers,
+            False,
             tuple(inputs.arrays[i] for i in uses.positions),
         )
 

@@ -37,6 +37,8 @@ class Brought:
     """Which of the objects in the arguments, or in the result."""
     name: str
     """For reports: its class and property."""
+    is_supplied: bool = False
+    """Whether the user put it there: it belongs to the object."""
 
 
 class About:
@@ -102,6 +104,7 @@ def bring_out(
     brought = [
         *_of_objects(arguments, given, table, True),
         *_of_objects(_returned(out), leaves, table, False),
+        *_supplied(_returned(out)),
     ]
     if not follows and not brought and not keep:
         return out
@@ -142,6 +145,27 @@ def _of_objects(
                     is_argument,
                     number,
                     key.of(obj),
+                )
+                found.append((about, packed.arrays))
+    return found
+
+
+def _supplied(objects: Sequence[Any]) -> list[tuple[Brought, tuple[Any, ...]]]:
+    """Values that the function itself supplied (`preset`) for objects it returns."""
+    found = []
+    for number, obj in enumerate(objects):
+        for key in memo_of(obj).supplied:
+            packed = pack(key.peek(obj, None), key.of(obj))
+            if packed is not None:
+                about = Brought(
+                    key,
+                    None,
+                    replace(packed, arrays=()),
+                    (),
+                    False,
+                    number,
+                    key.of(obj),
+                    True,
                 )
                 found.append((about, packed.arrays))
     return found
@@ -199,6 +223,10 @@ def _take(result: Result, given: Sequence[Any]) -> Any:
     remaining = iter(result.arrays)
     for each in about.brought:
         arrays = [next(remaining) for _ in range(each.packed.form.holes)]
+        if each.is_supplied:
+            supplied = memo_of(_returned(out)[each.number])
+            supplied.supply(each.key, each.packed.fill(arrays, ()))
+            continue
         source = given if each.is_argument else leaves
         used = [source[i] for i in each.positions]
         value = each.packed.fill(arrays, used)
@@ -228,4 +256,8 @@ def _take_traced(
         if not each.is_argument:
             used = [leaves[i] for i in each.positions]
             memo = memo_of(objects[each.number])
-            memo.keep(each.key, each.packed.fill(arrays, used))
+            value = each.packed.fill(arrays, used)
+            if each.is_supplied:
+                memo.supply(each.key, value)
+            else:
+                memo.keep(each.key, value)

@@ -8,15 +8,14 @@ import jax
 import jax.numpy as jnp
 
 from .._core import index
-from .._core.computed import MISSING, Computed, table_of
-from .._core.inputs import CannotRebuildError, Copy, Inputs, inputs_of
-from .._core.levels import level_of, may_be_kept, traces_in
+from .._core.computed import MISSING
+from .._core.inputs import CannotRebuildError, Copy, inputs_of
+from .._core.levels import level_of, traces_in
 from .._core.memo import Key, keys_of, memo_of
 from .._core.sources import sources_of
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
-from .._core.uses import Uses
-from .._errors import LeakedTracerError, UnknownPropertyError
+from .._errors import UnknownPropertyError
 from .vmap import BatchKey
 
 T = TypeVar("T")
@@ -38,8 +37,8 @@ def cached(obj: object) -> dict[str, Any]:
     (9, {'area': 9})
     """
     known = keys_of(type(obj))
-    keys = [*known.values()]
-    keys += [key for key in _kept(obj) if key not in keys]
+    others = [key for key in _kept(obj) if key.attrname not in known]
+    keys = [*known.values(), *others]
     found = {key.attrname or "": key.peek(obj, MISSING) for key in keys}
     return {name: value for name, value in found.items() if value is not MISSING}
 
@@ -81,75 +80,35 @@ def clear(obj: object, *names: str) -> None:
 def preset(obj: T, /, **values: Any) -> T:
     """A copy of `obj` that already has these values, for when you know them.
 
-    They are not verified: nothing is computed to compare. The copy has its own copy of
-    an array that each of these properties uses, so that other objects with the same
-    arrays are not affected.
+    They are not verified: nothing is computed to compare. They belong to the copy, and
+    not to other objects with the same arrays.
     """
     keys = [_property(obj, name) for name in values]
-    inputs = inputs_of(obj)
-    private: dict[int, Any] = {}
-    uses: dict[Key, Uses] = {}
-    for key in keys:
-        found = None if inputs is None else _private(key, obj, inputs, private)
-        if found is not None:
-            uses[key] = found
-    new = _copied(obj, inputs, private)
-    now = inputs_of(new)
+    new = _copied(obj)
     for key, value in zip(keys, values.values(), strict=True):
-        if not may_be_kept(value, new):
-            raise LeakedTracerError(key.of(new))
-        if not (now and key in uses and _keep(key, new, now, uses[key], value)):  # type: ignore[arg-type]
-            key.note_supplied()
-            key.forget(new)
-            memo_of(new).supply(key, value)
+        key.note_supplied()
+        getattr(new, "__dict__", {}).pop(key.attrname, None)
+        memo_of(new).forget(key)
+        memo_of(new).supply(key, value)
     return new
 
 
-def _private(
-    key: Key, obj: Any, inputs: Inputs, private: dict[int, Any]
-) -> Uses | None:
-    """What a property uses, with one of the arrays of its own; None if it uses none."""
-    if not isinstance(key, Computed) or key.is_supplied(obj):
-        return None
-    uses = key.learn(obj, inputs)
-    numbers = {i for i, _ in inputs.numbers}
-    arrays = [i for i in uses.positions if i not in numbers]
-    if not arrays or not uses.is_shareable(inputs):
-        return None
-    if not private.keys() & {*arrays}:
-        smallest = min(arrays, key=lambda i: inputs.arrays[i].size)
-        array = inputs.arrays[smallest]
-        with level_of(array):
-            private[smallest] = jnp.copy(array)
-    return uses
-
-
-def _keep(key: Computed, obj: Any, inputs: Inputs, uses: Uses, value: Any) -> bool:
-    """Keep a value that was not computed, for the arrays of its object."""
-    traces = traces_in(obj)
-    if not traces:
-        record = key.note(inputs, uses, value)
-        if record is None:
-            return False
-        record.is_supplied = True
-        return key.peek(obj, MISSING) is not MISSING
-    table = table_of(traces)
-    if table is not None:
-        table.records.append((key, inputs, uses, value))
-    memo_of(obj).supply(key, value)
-    return True
-
-
-def _copied(obj: T, inputs: Inputs | None, private: dict[int, Any]) -> T:
-    """As JAX would rebuild it, if it can. (A `copy.copy` of an equinox module stays
-    on equinox's list of unfinished ones.)"""
-    if private and inputs is not None:
-        arrays = [private.get(i, x) for i, x in enumerate(inputs.arrays)]
-        try:
-            return Copy(obj, arrays).obj  # type: ignore[no-any-return]
-        except (CannotRebuildError, RecursionError):
-            private.clear()
-    return jax.tree.map(lambda x: x, obj) if is_pytree(obj) else copy.copy(obj)
+def _copied(obj: T) -> T:
+    """With a copy of its smallest array, so that it has one of its own when those of
+    the original are donated."""
+    inputs = inputs_of(obj)
+    arrays = [] if inputs is None else [*inputs.arrays]
+    concrete = [i for i, x in enumerate(arrays) if isinstance(x, jax.Array)]
+    if concrete:
+        smallest = min(concrete, key=lambda i: arrays[i].size)
+        with level_of(arrays[smallest]):
+            arrays[smallest] = jnp.copy(arrays[smallest])
+    try:
+        return Copy(obj, arrays).obj  # type: ignore[no-any-return]
+    except (CannotRebuildError, RecursionError, StopIteration):
+        # (A `copy.copy` of an equinox module stays on equinox's list of unfinished
+        # ones.)
+        return jax.tree.map(lambda x: x, obj) if is_pytree(obj) else copy.copy(obj)
 
 
 def _keys(obj: object, names: Iterable[str]) -> list[Key]:

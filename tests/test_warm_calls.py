@@ -5,7 +5,7 @@ import dataclasses
 import gc
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import flax.struct
@@ -14,10 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 import cachax
-from cachax import _ready
-from cachax._shelf import NOBODY, Shelf
 
-from measure import compilations, computations, computing, programs_of
+from measure import compilations, computations, computing
 
 
 class Multiples:
@@ -56,16 +54,6 @@ def warmed(fun: Callable[..., Any], *args: Any) -> None:
         fun(*args)
 
 
-def shelves(fun: Any) -> Iterator[Shelf]:
-    yield programs_of(fun).shelf
-    for plans in programs_of(fun).plans.values():
-        yield from (plan._shelf for plan in plans)
-
-
-def has_at_hand(fun: Any, obj: Any) -> bool:
-    return any(id(obj) in shelf for shelf in shelves(fun))
-
-
 DOUBLES: dict[str, tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]]]] = {
     "alone": (lambda p: p.double, lambda p: (p,)),
     "with an array": (lambda p, y: p.double * y, lambda p: (p, jnp.float32(1))),
@@ -74,18 +62,6 @@ DOUBLES: dict[str, tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]]]] 
     "in a box": (lambda box: box.inside.double, lambda p: (Box(p),)),
     "in a dict": (lambda d: d["p"].double, lambda p: ({"p": p, "y": 1.0},)),
 }
-
-
-@pytest.mark.parametrize("how", DOUBLES)
-def test_a_warm_call_has_its_values_at_hand(how: str) -> None:
-    fun, arguments = DOUBLES[how]
-    jitted, p = cachax.jit(fun), point()
-    args = arguments(p)
-    with computations() as counts:
-        warmed(jitted, *args)
-        assert jitted(*args) == 2
-    assert counts == {"double": 1}
-    assert any(shelves(jitted))
 
 
 @pytest.mark.parametrize("how", DOUBLES)
@@ -122,33 +98,6 @@ def test_a_value_laid_into_a_frozen_object_wins(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", DOUBLES)
-def test_what_is_cleared_is_computed_again(how: str) -> None:
-    fun, arguments = DOUBLES[how]
-    jitted, p = cachax.jit(fun), point()
-    args = arguments(p)
-    warmed(jitted, *args)
-    cachax.clear(p)
-    assert not has_at_hand(jitted, p)
-    with computations() as counts:
-        assert jitted(*args) == 2
-    assert counts == {"double": 1}
-
-
-@pytest.mark.parametrize("how", DOUBLES)
-def test_nothing_is_kept_of_what_is_gone(how: str) -> None:
-    fun, arguments = DOUBLES[how]
-    jitted, p = cachax.jit(fun), point()
-    args = arguments(p)
-    warmed(jitted, *args)
-    value, field = weakref.ref(p.double), weakref.ref(p.x)
-    del p, args
-    gc.collect()
-    assert value() is None
-    assert field() is None
-    assert not any(shelves(jitted))
-
-
-@pytest.mark.parametrize("how", DOUBLES)
 def test_a_field_that_is_assigned_over_goes_at_once(how: str) -> None:
     fun, arguments = DOUBLES[how]
     jitted, loose = cachax.jit(fun), Loose(jnp.float32(1))
@@ -159,37 +108,6 @@ def test_a_field_that_is_assigned_over_goes_at_once(how: str) -> None:
     gc.collect()
     assert field() is None
     assert value() is None
-
-
-def test_what_is_cleared_while_it_is_put_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fun, p = cachax.jit(lambda p: p.double), point()
-    put = Shelf.put
-
-    def put_and_clear(shelf: Shelf, ready: Any) -> None:
-        put(shelf, ready)
-        cachax.clear(p)  # in another thread
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Shelf, "put", put_and_clear)
-        warmed(fun, p)
-    assert not has_at_hand(fun, p)
-    assert programs_of(fun).shelf.last is NOBODY
-
-
-def test_functions_that_are_gone_leave_nothing_on_an_object() -> None:
-    p = point()
-    programs = []
-    for _ in range(300):
-        fun = cachax.jit(lambda p: p.double)
-        fun(p)
-        fun(p)
-        programs.append(weakref.ref(fun))
-    del fun
-    gc.collect()
-    assert [ref for ref in programs if ref() is not None] == []
-    assert len(cachax._memo.memo_of(p).at_hand._places) <= 101
 
 
 def test_the_place_of_an_object_matters() -> None:
@@ -236,30 +154,6 @@ def test_objects_of_two_classes_in_one_place() -> None:
         assert fun([a, b]) == 22
         assert fun([b, a]) == 22
         assert fun([b, b]) == 40
-
-
-def test_a_function_that_asks_by_shape_gives_up_guessing() -> None:
-    fun = cachax.jit(lambda p, y: (p.double if y.ndim else p.triple) + y.sum())
-    p, scalar, vector = point(), jnp.float32(0), jnp.zeros(2)
-    with computations() as counts:
-        for _ in range(30):
-            assert fun(p, scalar) == 3
-            assert fun(p, vector) == 2
-    assert counts == {"double": 1, "triple": 1}
-    assert not has_at_hand(fun, p)
-    with compilations() as compiled:
-        fun(p, scalar)
-        fun(p, vector)
-    assert compiled == []
-
-
-def test_new_shapes_are_no_wrong_guess() -> None:
-    fun = cachax.jit(lambda p, y: p.double * y)
-    p = point()
-    for n in range(1, 20):
-        for _ in range(2):
-            assert fun(p, jnp.ones(n)).shape == (n,)
-    assert has_at_hand(fun, p)
 
 
 def test_other_structures_of_one_kind_have_plans_of_their_own() -> None:
@@ -341,23 +235,6 @@ def test_a_copy_is_another_object() -> None:
     assert fun(loose) == 2
 
 
-def test_many_objects_are_checked_together() -> None:
-    fun = cachax.jit(lambda ps: sum(p.double for p in ps))
-    loose = [Loose(jnp.float32(i)) for i in range(20)]
-    warmed(fun, loose)
-    (plans,) = programs_of(fun).plans.values()
-    assert plans[0]._shelf.together is not None
-    assert fun(loose) == 380
-    old = loose[7].x
-    loose[7].x = jnp.float32(8)
-    assert fun(loose) == 382
-    assert fun(loose[::-1]) == 382
-    loose[7].x = old
-    assert fun(loose) == 380
-    loose[3] = Loose(jnp.float32(13))
-    assert fun(loose) == 400
-
-
 def test_a_field_that_gets_another_name_is_seen() -> None:
     class Pair(flax.struct.PyTreeNode, frozen=False):
         x: Any
@@ -387,29 +264,6 @@ def test_no_code_of_the_users_runs_to_compare_structures() -> None:
     p = Unprintable(jnp.float32(1))
     for length in (1, 1, 1, 2, 2, 2, 3, 1, 2) * 3:
         assert fun([p] * length) == 2 * length
-
-
-def test_structures_that_change_all_the_time_are_given_up_on() -> None:
-    fun = cachax.jit(lambda ps: sum(p.double for p in ps))
-    p = point()
-    lists = [[p] * n for n in range(1, 20)]
-    for _ in range(4):
-        for each in lists:
-            assert fun(each) == 2 * len(each)
-    assert not any(programs_of(fun).plans.values())
-
-
-def test_a_kind_of_call_that_is_always_guessed_wrong_is_given_up_on() -> None:
-    def fun(a: Point, b: Any) -> Any:
-        return a.double + (b.double if isinstance(b, Point) else b)
-
-    jitted = cachax.jit(fun)
-    a, b, y = point(1.0), point(2.0), jnp.float32(5)
-    guesses = []
-    for _ in range(40):
-        assert (jitted(a, y), jitted(a, b)) == (7, 6)
-        guesses.append(sum(programs_of(jitted).wrong_guesses.values()))
-    assert guesses[-1] == guesses[len(guesses) // 2] <= 2
 
 
 def test_a_users_error_is_shown_alone() -> None:
@@ -565,35 +419,3 @@ def test_what_nothing_is_asked_of_is_passed_by_as_well() -> None:
             assert fun(p, jnp.zeros(1)).tolist() == [6]
             assert fun(p, jnp.float32(0)) == 3
     assert counts == {"double": 1}
-
-
-def test_a_field_set_while_values_are_put_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As another thread may do, between the check of an object and the look at all."""
-
-    @jax.tree_util.register_dataclass
-    @dataclasses.dataclass
-    class Line:
-        x: Any
-
-        @cachax.cached_property
-        def total(self) -> Any:
-            return jnp.sum(self.x)
-
-    look = _ready.Plan._look_at
-    pending = [jnp.full(2, 5.0)]
-
-    def looking(plan: Any, objects: Any) -> Any:
-        if pending:
-            objects[0].x = pending.pop()
-        return look(plan, objects)
-
-    use = cachax.jit(lambda lines: [line.total for line in lines])
-    lines = [Line(jnp.ones(2)), Line(jnp.zeros(2))]
-    use(lines)
-    monkeypatch.setattr(_ready.Plan, "_look_at", looking)
-    for _ in range(3):
-        use(lines)
-    assert not pending
-    assert use(lines) == [10, 0]

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import cachax
-from cachax._fresh import ENOUGH, Pending
-from cachax._memo import memos
+from cachax._jit.call import _MANY_NEW as ENOUGH
 
-from measure import compilations, computations, computing
+from measure import computations, computing
 
 
 class Multiples:
@@ -59,44 +58,6 @@ def used_to_new_ones(fun: Any) -> Any:
     for _ in range(ENOUGH):
         fun(point())
     return fun
-
-
-def is_pending(obj: Any) -> bool:
-    return isinstance(memos.get(id(obj)), Pending)
-
-
-def test_the_value_is_computed_inside_and_once() -> None:
-    fun = used_to_new_ones(cachax.jit(lambda p: p.quadruple))
-    fun(point())  # compiles
-    with computations() as counts, compilations() as compiled:
-        p = point(3.0)
-        assert int(fun(p)) == 12
-        assert is_pending(p)
-        assert int(fun(p)) == 12
-        assert (int(p.quadruple), int(p.double)) == (12, 6)
-        assert int(cachax.jit(lambda p: p.double + p.quadruple)(p)) == 18
-    assert counts == {"double": 1, "quadruple": 1}
-    assert len(compiled) == 1  # the last function
-
-
-def test_reading_asks_for_what_is_pending() -> None:
-    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
-    p = point(3.0)
-    with computations() as counts:
-        fun(p)
-        assert cachax.cached(p).keys() == {"double"}
-        assert p.double == 6
-    assert counts == {"double": 1}
-    assert not is_pending(p)
-
-
-def test_other_arguments_and_results() -> None:
-    fun = used_to_new_ones(cachax.jit(lambda p, y=1.0: {"sum": p.double + y}))
-    for y in (2.0, jnp.arange(3.0)):
-        assert jnp.all(fun(point(), y)["sum"] == 2 + y)  # traced for such arguments
-        p = point(3.0)
-        assert jnp.all(fun(p, y)["sum"] == 6 + y)
-        assert is_pending(p)
 
 
 def test_a_returned_object_brings_its_values() -> None:
@@ -174,18 +135,6 @@ def test_a_value_laid_into_the_object_wins() -> None:
 def test_a_preset_value_is_used() -> None:
     fun = used_to_new_ones(cachax.jit(lambda p: p.double))
     assert fun(cachax.preset(point(), double=jnp.float32(10))) == 10
-
-
-def test_nothing_is_left_of_an_object() -> None:
-    fun = used_to_new_ones(cachax.jit(lambda p: p.double))
-    before = len(memos)
-    p = point(3.0)
-    fun(p)
-    arrays = [weakref.ref(p.x), weakref.ref(memos[id(p)].arrays)]
-    del p
-    gc.collect()
-    assert [ref() for ref in arrays] == [None, None]
-    assert len(memos) <= before
 
 
 def test_several_threads_compute_it_once() -> None:
@@ -400,13 +349,3 @@ def test_a_method() -> None:
         own = Own(jnp.float32(5))
         assert int(own.use()) == int(own.use()) == int(own.double) == 10
     assert counts == {"double": 3 * ENOUGH + 1}
-
-
-def test_a_class_that_is_not_frozen_is_served_as_before() -> None:
-    fun = cachax.jit(lambda p: p.double)
-    for _ in range(2 * ENOUGH):
-        loose = Loose(jnp.float32(1))
-        fun(loose)
-        assert not is_pending(loose)
-        loose.x = jnp.float32(2)
-        assert fun(loose) == 4
