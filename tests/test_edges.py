@@ -203,20 +203,6 @@ def test_a_value_assigned_by_the_user_goes_into_jit() -> None:
     assert fun(obj) == 2
 
 
-def test_a_value_changed_in_place_is_the_same_inside_and_outside() -> None:
-    class Listed(Box):
-        @cachax.cached_property
-        def parts(self) -> Any:
-            return [self.x]
-
-    jax.tree_util.register_dataclass(Listed, data_fields=["x"], meta_fields=[])
-    obj = Listed(jnp.float32(1))
-    fun = cachax.jit(lambda o: o.parts[0] + 0)
-    assert fun(obj) == 1
-    obj.parts[0] = jnp.float32(7)
-    assert fun(obj) == obj.parts[0] == 7
-
-
 # Law 1
 
 
@@ -750,11 +736,11 @@ def test_a_container_with_a_mind_of_its_own() -> None:
     assert items.total == 6
 
 
-def test_structured_and_object_numpy_values_are_refused_in_jit() -> None:
+def test_numpy_arrays_of_objects_are_refused_in_jit() -> None:
     class Odd(Box):
         @cachax.cached_property
         def table(self) -> Any:
-            return np.zeros(2, dtype=[("a", "f4"), ("b", "i4")])
+            return np.array([{}, {}])
 
     jax.tree_util.register_dataclass(Odd, data_fields=["x"], meta_fields=[])
     with pytest.raises(cachax.UnhashableValueError, match=r"Odd\.table"):

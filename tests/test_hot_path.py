@@ -125,15 +125,15 @@ def test_many_objects_are_looked_through_in_c() -> None:
 def test_no_object() -> None:
     fun = cachax.jit(lambda a, b: a + b)
     counts = counted(lambda: fun(ONES, ONES))
-    assert counts["functions"] == 1
-    assert counts["instructions"] <= 40
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 75
 
 
 def test_no_object_but_a_dict() -> None:
-    fun, tree = cachax.jit(lambda t: t["a"]), {"a": ONES, "b": [ONES, ONES]}
+    fun, tree = cachax.jit(lambda t: t["a"] + 1), {"a": ONES, "b": [ONES, ONES]}
     counts = counted(lambda: fun(tree))
-    assert counts["functions"] == 1
-    assert counts["instructions"] <= 50
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 75
 
 
 @pytest.mark.parametrize("y", [ONES, jnp.zeros(2)])
@@ -160,8 +160,8 @@ def test_a_new_object_for_every_call() -> None:
 
 def test_reading() -> None:
     counts = counted(lambda: OBJECT.total)
-    assert counts["functions"] <= 2
-    assert counts["instructions"] <= 65
+    assert counts["functions"] <= 3
+    assert counts["instructions"] <= 100
 
 
 def test_the_count_counts() -> None:

@@ -322,7 +322,6 @@ def test_any_other_call_with_arrays_alone_is_one_of_jax_jit() -> None:
         assert cachax.jit(fun)(jnp.ones(3)).tolist() == [2, 2, 2]
     assert len(traces) == 1
     jitted = cachax.jit(fun)
-    jitted.lower(jnp.ones(4))
     jitted(jnp.ones(4))
     assert len(traces) == 2
     gone = weakref.ref(state_of(jitted))
@@ -370,7 +369,8 @@ def test_a_value_comes_out_only_as_what_it_is(name: str) -> None:
     expected = [getattr(Odd(jnp.ones(2) * i + 1), name) for i in range(3)]
     assert [*map(type, values)] == [*map(type, expected)]
     assert [*map(str, map(list_of, values))] == [*map(str, map(list_of, expected))]
-    assert len({*map(id, values)}) == 3
+    if name != "scalar":  # what can't be changed may be the same one
+        assert len({*map(id, values)}) == 3
 
 
 @pytest.mark.parametrize("name", ["array", "scalar"])

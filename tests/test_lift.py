@@ -197,7 +197,7 @@ def test_what_changes_the_meaning_of_an_object_is_refused(
     ("transform", "words"),
     [
         (lambda fun: jax.jit(jax.grad(fun, argnums=1)), "differentiates"),
-        (lambda fun: jax.jit(jax.vmap(fun, in_axes=(None, 0))), "other shapes"),
+        (lambda fun: jax.jit(jax.vmap(fun, in_axes=(None, 0))), "different shapes"),
     ],
 )
 def test_and_when_it_is_inside_a_decorator(transform: Any, words: str) -> None:

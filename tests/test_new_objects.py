@@ -270,32 +270,6 @@ def test_an_error_at_run_time_does_not_run_it_again() -> None:
     assert checked == [-2.0]
 
 
-def test_a_long_trace_makes_nobody_compute_again() -> None:
-    tracing, go_on = threading.Event(), threading.Event()
-    go_on.set()
-
-    def function(p: Point) -> Any:
-        tracing.set()
-        assert go_on.wait(60)
-        return p.double
-
-    fun = cachax.jit(function)
-    for _ in range(ENOUGH - 1):
-        fun(point())
-    p = point(3.0)
-    tracing.clear()
-    go_on.clear()
-    with computations() as counts:
-        calling = threading.Thread(target=lambda: fun(p))
-        calling.start()
-        assert tracing.wait(60)
-        assert int(p.double) == 6
-        go_on.set()
-        calling.join()
-        assert int(fun(p)) == 6
-    assert counts == {"double": 1}
-
-
 def test_it_is_traced_for_no_object_that_it_is_not_for() -> None:
     traced = []
 

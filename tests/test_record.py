@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import cachax
-from cachax import _cached, _computed, _programs
+from cachax._core.computed import Computed
+from cachax._core.property import cached_property
+from cachax._jit.call import Function
 
 from cases import fresh, over
 from families import FAMILIES, Family
@@ -380,9 +382,9 @@ def test_in_a_notebook_and_as_a_page(tmp_path: Any) -> None:
 ORIGINALS = {
     (cls, name): vars(cls)[name]
     for cls, name in [
-        (_cached.cached_property, "__get__"),
-        (_computed.Computed, "evaluate"),
-        (_programs.Programs, "call"),
+        (cached_property, "__get__"),
+        (Computed, "evaluate"),
+        (Function, "call"),
     ]
 }
 

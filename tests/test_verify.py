@@ -13,23 +13,19 @@ import pytest
 
 import cachax
 from cachax import StaleValueError
-from cachax._cached import cached_property
-from cachax._carry import Loan
-from cachax._computed import Computed
-from cachax._kin import Kin
-from cachax._programs import Programs
-from cachax._ready import Plan
+from cachax._core.computed import Computed
+from cachax._core.property import cached_property
+from cachax._jit.call import Function
 
-from measure import computations, computing, programs_of
+from measure import computations, computing
 
 WATCHED = [
     (cached_property, "__get__"),
     (Computed, "read"),
     (Computed, "evaluate"),
-    (Kin, "find"),
-    (Loan, "gather_kept"),
-    (Plan, "values"),
-    (Programs, "call"),
+    (Computed, "_found"),
+    (Function, "took"),
+    (Function, "call"),
 ]
 ORIGINALS = [vars(cls)[name] for cls, name in WATCHED]
 
@@ -208,23 +204,10 @@ def test_so_are_the_values_at_hand_for_rebuilt_objects(
 
     for _ in range(12):
         call()
-    assert programs_of(fun).rebuilt  # the way it is to go
     monkeypatch.setattr(f"{__name__}.FACTOR", 2.0)
     with cachax.verify(), pytest.raises(StaleValueError, match=r"Mesh\.total"):
         call()
     np.testing.assert_array_equal(call(), 6.0 * np.ones(3))
-
-
-def test_the_values_at_hand_are_those_that_are_looked_at() -> None:
-    """Not only the ones that are kept: a function may have others."""
-    mesh, fun = made(of=jnp), shelf()
-    for _ in range(3):
-        fun(mesh)
-    ready = programs_of(fun).shelf[id(mesh)]
-    programs_of(fun).shelf.put(replace(ready, values=jnp.float32(7.0)))
-    np.testing.assert_array_equal(fun(mesh), 8.0 * np.ones(3))
-    with cachax.verify(), pytest.raises(StaleValueError, match="difference is 1"):
-        fun(mesh)
 
 
 class Counter:

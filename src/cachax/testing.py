@@ -350,10 +350,10 @@ def computations(obj: Any, name: str) -> Iterator[list[int]]:
     ref = weakref.ref(obj)
 
     def counting(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-        def evaluating(key: Any, of: Any) -> Any:
+        def evaluating(key: Any, of: Any, inputs: Any) -> Any:
             if key is wanted and of is ref():
                 runs.append(1)
-            return evaluate(key, of)
+            return evaluate(key, of, inputs)
 
         return evaluating
 

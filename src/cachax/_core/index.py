@@ -8,9 +8,10 @@ the garbage collector did.
 """
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from .recent import Recent
 from .values import Template
 
 Key = Any
@@ -21,11 +22,16 @@ _VARIANTS_OF_NO_ARRAY = 64
 """The same for values that used no array, which all objects of a class share."""
 
 
+_FOR_ONE_METHOD = 8
+"""The same for the sets of arguments of one method. Objects keep all of theirs."""
+
+
 class Record:
     """A value, the arrays it came from, and the static parts of its objects."""
 
     __slots__ = (
         "fingerprint",
+        "group",
         "holders",
         "ids",
         "key",
@@ -43,6 +49,9 @@ class Record:
         self.template = template
         self.packed: Any = None
         """Its form inside `jit`, once that is known (`_jit`)."""
+        source = getattr(key, "source", None)
+        self.group = None if source is None else (id(source), ids)
+        """The records of one cached method or function, for the same arrays."""
         self.fingerprint: Any = None
         """Of the trace of the body, where numbers or orders may make a difference."""
         self.holders = 0
@@ -68,6 +77,8 @@ class Changes:
 
 _records: dict[tuple[Key, tuple[int, ...]], tuple[Record, ...]] = {}
 _arrays: dict[int, ArrayRef] = {}
+_groups: dict[tuple[int, tuple[int, ...]], list[Record]] = Recent()
+"""Records of one cached method or function, for the same arrays, newest first."""
 
 
 def find(key: Key, ids: tuple[int, ...], statics: Any) -> Record | None:
@@ -99,8 +110,18 @@ def put(
 
 def _add(record: Record, arrays: Iterable[Any]) -> None:
     place = (record.key, record.ids)
-    old = [r for r in _records.get(place, ()) if r.statics != record.statics]
+    old = []
+    for each in _records.get(place, ()):
+        if each is record or each.statics != record.statics:
+            old += [each] if each is not record else []
+        else:
+            drop(each)
     newest = (record, *old)
+    if record.group is not None:  # of a method: a value for every set of arguments
+        group = _groups.setdefault(record.group, [])
+        for dropped in group[_FOR_ONE_METHOD - 1 :]:
+            drop(dropped)
+        _groups.setdefault(record.group, group).insert(0, record)
     limit = _VARIANTS if record.ids else _VARIANTS_OF_NO_ARRAY
     for dropped in newest[limit:]:
         drop(dropped)
@@ -116,8 +137,14 @@ def drop(
     record: Record,
     table: dict[Any, tuple[Record, ...]] = _records,
     arrays: dict[int, ArrayRef] = _arrays,
+    groups: dict[Any, list[Record]] = _groups,
 ) -> None:
     """Remove a record."""
+    group = groups.get(record.group, ())
+    if record in group:
+        group.remove(record)  # type: ignore[union-attr]
+        if not group:
+            groups.pop(record.group, None)
     place = (record.key, record.ids)
     others = tuple(r for r in table.get(place, ()) if r is not record)
     if others:
@@ -171,11 +198,16 @@ def records_of(array: Any) -> list[Record]:
     return [*ref.records] if ref is not None and ref() is array else []
 
 
-def follow(outputs: Mapping[int, Sequence[Any]]) -> None:
+def follow(pairs: Sequence[tuple[int, Any]]) -> None:
     """Let values follow their arrays through a function that returns them unchanged.
 
-    `outputs` has, by the id of an array that went in, the arrays it came out as.
+    `pairs` has the ids of arrays that went in, and the arrays they came out as.
     """
+    if not any(each in _arrays for each, _ in pairs):
+        return
+    outputs: dict[int, list[Any]] = {}
+    for each, array in pairs:
+        outputs.setdefault(each, []).append(array)
     done: set[int] = set()
     for each in outputs:
         ref = _arrays.get(each)

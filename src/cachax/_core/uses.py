@@ -259,7 +259,7 @@ def _trace(
     fingerprint = (
         hashlib.blake2b(_ADDRESS.sub("", str(jaxpr.jaxpr)).encode()).digest(),
         tuple(reading.label(x) for x in [*jaxpr.consts, *functions_in(jaxpr.jaxpr)]),
-        structure,
+        str(structure),  # not itself: it may hold a function that holds an array
         tuple(None if x is None else identity_of(x[0]) for x in statics),
         positions,
     )

@@ -182,7 +182,13 @@ def _travels(leaf: object, static_numpy: bool) -> bool:
         is_plain = type(leaf) is np.ndarray and leaf.dtype.kind in "biufc"
     else:
         is_plain = isinstance(leaf, np.inexact)
-    return is_plain and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype
+    dtype = jax.dtypes.canonicalize_dtype(leaf.dtype) if is_plain else None
+    if dtype is not None and dtype != leaf.dtype and leaf.dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return not leaf.size or bool(
+            limits.min <= leaf.min() and leaf.max() <= limits.max
+        )
+    return is_plain and dtype == leaf.dtype
 
 
 def _as_jax(leaf: Any) -> Any:
@@ -200,8 +206,9 @@ def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
         return (cls, outer.index(id(leaf)))
     if cls in NUMBERS:
         return bits_of(leaf)
-    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
-        return (cls, leaf.dtype, leaf.shape, leaf.tobytes())
+    if isinstance(leaf, np.ndarray):
+        is_plain = not leaf.dtype.hasobject
+        return (cls, leaf.dtype, leaf.shape, leaf.tobytes() if is_plain else leaf)
     if isinstance(leaf, np.generic):
         return (cls, leaf.dtype, leaf.tobytes())
     outer = (*outer, id(leaf))

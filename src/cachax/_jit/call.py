@@ -31,6 +31,7 @@ from .._compat import (
     forget_failed_traces,
     jit_is_disabled,
     settings,
+    tracing_is_forbidden,
 )
 from .._core import index
 from .._core.body import NewSubject
@@ -42,7 +43,7 @@ from .._core.memo import keys_of, memo_of, note_entries
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.values import is_hashable, static_identity
-from .._errors import LiftError
+from .._errors import CachaxError, LiftError
 from .demand import (
     Answers,
     Ask,
@@ -52,6 +53,7 @@ from .demand import (
     NeedsConcreteNumpy,
     Retrace,
     map_of,
+    may_get_fields,
     objects_in,
 )
 from .options import Options, picking
@@ -73,7 +75,16 @@ class Unprepared(BaseException):
 class Need:
     """A value that a program takes, and how to find it."""
 
-    __slots__ = ("ask", "bits", "key", "numbers", "pick", "positions", "statics")
+    __slots__ = (
+        "ask",
+        "bits",
+        "inner",
+        "key",
+        "numbers",
+        "pick",
+        "positions",
+        "statics",
+    )
 
     def __init__(self, ask: Ask, value: Any, leaves: list[Any]) -> None:
         self.ask = ask
@@ -81,6 +92,7 @@ class Need:
         self.positions = value.positions
         self.numbers = value.numbers
         self.statics = value.statics
+        self.inner = value.inner
         self.bits = [_bits(leaves[i]) for i in value.numbers]
         self.pick = picking(value.positions)
 
@@ -106,12 +118,15 @@ class Entry:
         self.structure = structure
         self.statics = statics
         self.layout = layout_of(tree)
-        self.maps: list[Map] = []
+        self.maps: list[Map | None] = []
+        self.is_open: list[bool] = []
+        """Which objects can get fields that are not in their tree structure."""
         if self.layout is not None:
             objects = self.layout.objects(tree)
             spans = self.layout.spans(tree)
             pairs = zip(objects, spans, strict=True)
             self.maps = [map_of(obj, span.start) for obj, span in pairs]
+            self.is_open = [may_get_fields(obj) for obj in objects]
         args, kwargs = function.options.static.put_back(tree, statics or ())
         donated = function.options.donated_leaves(args, kwargs)
         self.pick_donated = picking(donated) if donated else None
@@ -142,6 +157,8 @@ class Entry:
         """Whether the last call was first tried with a wrong program."""
         self.last: Any = None
         self.static_numpy = False
+        self.inside_asks: set[Ask] = set()
+        """What can't be an input, unless the user supplies a value that can."""
         self.new_in_a_row = 0
         self.inside: Any = None
         """A program that computes the values itself."""
@@ -167,6 +184,7 @@ class Entry:
     ) -> None:
         """What a call used, and which program it took."""
         by_object = any(answer.by_object for answer in answers.values())
+        by_object |= any(key.was_supplied for _, key in self.inside_asks)
         if by_object != self.by_object:
             self.by_object = by_object
             self.needs = ()
@@ -175,7 +193,11 @@ class Entry:
             self.ready.clear()
             self.needs = ()
         self.mistaken = False
-        slots = {slot for (slot, _), x in answers.items() if x.has_static_numbers}
+        slots = {
+            slot
+            for (slot, _), x in answers.items()
+            if isinstance(slot, int) and (x.has_static_numbers or self.is_open[slot])
+        }
         self.read_statics = self._reading_statics(slots, tree)
         if self.read_statics is not None:
             self.static_bits = [*map(static_identity, self.read_statics(tree))]
@@ -275,7 +297,7 @@ def _fields_reader(
         return None
     fields = instance_dict(obj, "__dict__")
     names = [n for n, x in fields.items() if type(x) in (*NUMBERS, tuple)]
-    if not names:
+    if not names and not may_get_fields(obj):
         return None
     args, kwargs = tree
     place: Any = next((i for i, x in enumerate(args) if x is obj), None)
@@ -290,7 +312,7 @@ def _fields_reader(
 
 def _read(obj: Any, names: list[str]) -> list[Any]:
     fields = instance_dict(obj, "__dict__")
-    return [fields.get(name) for name in names]
+    return [*fields, *map(fields.get, names)]
 
 
 def _bits(number: Any) -> Any:
@@ -322,8 +344,6 @@ class _Running(threading.local):
 
     program: Program | None = None
     demand: Demand | None = None
-    failed_with = 0
-    """The id of what a function raised last."""
 
 
 _running = _Running()
@@ -339,25 +359,26 @@ def _compile(program: Program, entry: Entry) -> Any:
     keeps_tree = "out_shardings" in options.others
     brings = function.brings
 
-    def _run_eagerly(values: Any, leaves: Any, given: Any) -> Any:
-        leaves = _in_order(kept, leaves, donated, given) if donated else leaves
-        tree = structure.unflatten(leaves)
-        args, kwargs = options.static.put_back(tree, statics) if statics else tree
-        return fun()(*args, **kwargs)
-
-    def run(values: Any, leaves: Any, given: Any = ()) -> Any:
-        if current_trace() is CONCRETE:  # `debug_nans` looks for the operation
-            return _run_eagerly(values, leaves, given)
+    def run(_cached_values: Any, _leaves_: Any, _leaves_donated: Any = ()) -> Any:
+        values, leaves, given = _cached_values, _leaves_, _leaves_donated
         demand = _running.demand
-        is_mine = _running.program is program
-        if not is_mine or demand is None or demand.was_traced:
-            raise Unprepared
         if donated:
             leaves = _in_order(kept, leaves, donated, given)
+        is_mine = demand is not None and _running.program is program
+        if current_trace() is (demand.outer if is_mine else CONCRETE):
+            # No trace: `debug_nans` looks for an operation, or a lifted decorator.
+            tree = demand.tree if is_mine else structure.unflatten(leaves)
+            args, kwargs = options.static.put_back(tree, statics) if statics else tree
+            return fun()(*args, **kwargs)
+        if not is_mine or demand.was_traced:
+            raise Unprepared
         _check_the_same(demand, leaves, values, transform)
         table = Table(current_trace())
         tree = structure.unflatten(leaves)
-        copies = [] if layout is None else layout.objects(tree)
+        try:
+            copies = [] if layout is None else layout.objects(tree)
+        except ValueError:  # a class that is rebuilt as a different one
+            copies = []
         demand.start()
         if not program.computes_inside:
             demand.provide_for(copies, demand.fill(program.asks, values, leaves))
@@ -466,22 +487,28 @@ class Function:
         key = structure if statics is None else (structure, statics)
         if statics is not None and not is_hashable(statics):
             return plain(*args, **kwargs)
-        entry = self.entries.get(key)
+        is_incomplete = False
         try:
+            entry = self.entries.get(key)
             if entry is None:
                 entry = self.entries[key] = Entry(self, tree, structure, statics)
+        except Exception:  # as above
+            return plain(*args, **kwargs)
+        try:
             result = self._call_known(entry, tree, leaves)
             if result is _UNKNOWN:
                 result = self._call_learning(entry, tree, leaves)
         except NewSubject:
             if tables.running:  # further out they must be found first
                 raise
-            return self.call(plain, args, kwargs)
+            is_incomplete = True
         except Exception as error:
             if not names_arguments(error):
                 raise
         else:
             return result
+        if is_incomplete:  # not in there, or errors would seem to come of it
+            return self.call(plain, args, kwargs)
         # JAX's message names the leaves of a flat list: have it name the arguments. If
         # it works (a donated buffer was also part of a value), all the better.
         return plain(*args, **kwargs)
@@ -520,7 +547,9 @@ class Function:
         computed = traced = False
         while True:
             demand = Demand(objects, entry.maps, leaves, entry.static_numpy)
+            demand.tree = tree
             demand.gather(course.asks(demand.answers) if asks is None else iter(asks))
+            demand.gather(ask for ask in entry.inside_asks if ask[1].was_supplied)
             demand.is_last = tries_left == 0
             answers = demand.in_order()
             program = self._program(entry, answers)
@@ -540,9 +569,9 @@ class Function:
                 asks = [*answers]
             finally:
                 _running.program, _running.demand = outer
-                _running.failed_with = demand.failed_with
                 computed |= demand.computed
                 traced |= demand.was_traced
+                entry.inside_asks |= demand.computed_inside
                 demand.settle()
             tries_left -= known.issuperset(asks)
             known.update(asks)
@@ -584,20 +613,17 @@ class Function:
         self, entry: Entry, objects: list[Any], leaves: list[Any]
     ) -> bool:
         """Whether the objects of a call are new, like those of the calls before."""
-        return (
-            entry.new_in_a_row >= _MANY_NEW
-            and entry.inside is not _UNKNOWN
-            and not entry.by_object
-            and bool(entry.needs)
-            and current_trace() is CONCRETE
-            and not any(type(x) in NUMBERS for x in leaves)
-            and not any(isinstance(x, Tracer) for x in leaves)
-            and not any(need.statics[2] for need in entry.needs)  # JAX sorts keys
-            and all(
-                isinstance(need.ask[0], int) and _is_new(need.key, objects[need.ask[0]])
-                for need in entry.needs
-            )
-        )
+        if entry.new_in_a_row < _MANY_NEW or entry.inside is _UNKNOWN:
+            return False
+        if entry.by_object or not entry.needs or current_trace() is not CONCRETE:
+            return False
+        if entry.inside is None and (
+            tracing_is_forbidden()
+            or any(need.statics[2] for need in entry.needs)  # JAX sorts keys
+            or any(type(x) in NUMBERS or isinstance(x, Tracer) for x in leaves)
+        ):
+            return False
+        return all(_is_new(need, objects, leaves) for need in entry.needs)
 
     def _call_computing_inside(self, entry: Entry, leaves: list[Any]) -> Any:
         """For objects that are new at every call: to compute their values beforehand
@@ -610,8 +636,10 @@ class Function:
         _running.program, _running.demand = entry.inside, demand
         try:
             return _run(entry, entry.inside, [], leaves)
-        except Exception:  # it needs concrete values
-            entry.inside = _UNKNOWN
+        except Exception as error:
+            if demand.failed_with != id(error):  # while it ran
+                raise
+            entry.inside = _UNKNOWN  # it needs concrete values
             return _UNKNOWN
         finally:
             _running.program, _running.demand = outer
@@ -620,13 +648,18 @@ class Function:
 _UNKNOWN: Any = object()
 
 
-def _is_new(key: Any, obj: Any) -> bool:
+def _is_new(need: Need, objects: list[Any], leaves: list[Any]) -> bool:
     """Whether nothing is known of a value, nor of those that its body reads."""
-    inputs = inputs_of(obj)
-    uses = None if inputs is None else key.learned.get(inputs)
-    if uses is None or key.record(inputs) is not None:
+    slot, key = need.ask
+    if need.inner is None or not isinstance(slot, int) or need.numbers:
         return False
-    return all(is_same and _is_new(other, obj) for other, is_same in uses.reads)
+    if key.attrname in getattr(objects[slot], "__dict__", ()):  # supplied by the user
+        return False
+    inner = ((key, need.positions), *need.inner)
+    return not any(
+        index.candidates(key, (*(id(leaves[i]) for i in places),))
+        for key, places in inner
+    )
 
 
 def _run(entry: Entry, program: Program, values: Any, leaves: list[Any]) -> Any:
@@ -638,15 +671,15 @@ def _run(entry: Entry, program: Program, values: Any, leaves: list[Any]) -> Any:
     return out.take(leaves) if type(out) is Result else out
 
 
+_WORDS_OF_JAX = ("_cached_values", "_leaves_", "donate", "valid JAX type")
+"""In messages about the arguments of a program, and its results."""
+
+
 def names_arguments(error: Exception) -> bool:
-    """Whether a message of JAX may name arguments. What a compiled program raises while
-    it runs doesn't, nor does what the function itself raises."""
-    if isinstance(error, FloatingPointError):
+    """Whether a message of JAX names the arguments of a program, or its results."""
+    if isinstance(error, FloatingPointError | CachaxError):
         return False
-    if "RuntimeError" in type(error).__name__:
-        return "donate" in str(error)
-    is_jax = type(error).__module__.startswith("jax")
-    return is_jax or id(error) != _running.failed_with
+    return any(words in str(error) for words in _WORDS_OF_JAX)
 
 
 def name_of(fun: Any) -> str:

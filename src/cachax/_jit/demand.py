@@ -14,12 +14,14 @@ import jax
 
 from .._compat import Trace, at_trace, current_trace
 from .._core.computed import Computed
-from .._core.inputs import NUMBERS, Copy, inputs_of
+from .._core.fields import is_frozen
+from .._core.inputs import NUMBERS, Copy, Inputs, inputs_of
 from .._core.levels import traces_in
 from .._core.memo import NOT_PROVIDED, Key, may_have_values, memo_of
 from .._core.sources import names_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
+from .._core.uses import Uses
 from .._core.values import Form, Packed, has_hidden_arrays, pack
 
 Slot = Any
@@ -45,6 +47,9 @@ class Value:
     """What else it depends on."""
     has_static_numbers: bool = False
     """Whether it depends on numbers that are not leaves."""
+    inner: tuple[Any, ...] | None = ()
+    """The values that the body read in its turn: keys and positions; None if they are
+    of other objects."""
     is_supplied: bool = False
     """Whether the user put it there: it doesn't hold for others with the same arrays."""
     own: tuple[Any, ...] = ()
@@ -108,9 +113,21 @@ class Course:
             course = None if answer is None else course.after.get(answer.packed.form)
 
 
-Map = Sequence[int | None] | None
-"""For each array of an object, its place among the leaves; None if there is no such
-order: then values are found by object."""
+@dataclass(frozen=True, slots=True)
+class Map:
+    """For each array of an object, its place among the leaves."""
+
+    places: list[int | None]
+    """None for a number that is a static part."""
+    fields: tuple[Any, ...]
+    """The classes and the names of the fields it is for."""
+
+    def fits(self, inputs: Inputs) -> bool:
+        return self.fields == _fields(inputs)
+
+
+def _fields(inputs: Inputs) -> tuple[Any, ...]:
+    return tuple(x for x in inputs.statics if type(x) is tuple and len(x) == 3)
 
 
 class Demand:
@@ -119,7 +136,7 @@ class Demand:
     def __init__(
         self,
         objects: Sequence[Any],
-        maps: Sequence[Map],
+        maps: Sequence[Map | None],
         leaves: Sequence[Any],
         static_numpy: bool,
     ) -> None:
@@ -136,6 +153,9 @@ class Demand:
         """What is missing is computed inside, whatever it costs."""
         self.computed = False
         """Whether a value had to be computed."""
+        self.tree: Any = ()
+        self.outer: Trace = current_trace()
+        """Where the call is."""
         self.trace: Trace = None
         self.was_traced = False
         self.failed_with = 0
@@ -171,15 +191,16 @@ class Demand:
 
     def _by_arrays(self, slot: int, key: Computed, mapped: Map) -> Value | None:
         owner = self._objects[slot]
-        assert mapped is not None
         inputs = inputs_of(owner)
-        if inputs is None or key.may_be_supplied(inputs) or key.is_supplied(owner):
+        if inputs is None or not mapped.fits(inputs):
+            return None
+        if key.may_be_supplied(inputs) or key.is_supplied(owner):
             return None
         record, uses = key.record(inputs), key.learned.get(inputs)
         if record is None or uses is None:
             return None
-        positions = [mapped[i] for i in uses.positions]
-        numbers = [mapped[i] for i in uses.numbers]
+        positions = [mapped.places[i] for i in uses.positions]
+        numbers = [mapped.places[i] for i in uses.numbers]
         if None in positions or not (positions or numbers):
             return None
         if record.packed is None:
@@ -207,6 +228,7 @@ class Demand:
             tuple(i for i in numbers if i is not None),
             record.statics,
             None in numbers,
+            _inner(uses, inputs, mapped),
             False,
             tuple(inputs.arrays[i] for i in uses.positions),
         )
@@ -342,7 +364,20 @@ class Demand:
         """Let go of the objects: a traced copy may outlive its trace by mistake."""
         self._objects.clear()
         self.answers = {}
-        self.leaves = ()
+        self.leaves = self.tree = ()
+        self.outer = None
+
+
+def _inner(uses: Uses, inputs: Inputs, mapped: Map) -> tuple[Any, ...] | None:
+    found: list[Any] = []
+    for key, is_same in uses.reads:
+        its = key.learned.get(inputs) if is_same else None
+        places = [] if its is None else [mapped.places[i] for i in its.positions]
+        further = None if its is None else _inner(its, inputs, mapped)
+        if further is None or None in places:
+            return None
+        found += [(key, tuple(places)), *further]
+    return tuple(found)
 
 
 def objects_in(value: Any) -> list[Any]:
@@ -364,7 +399,7 @@ def _traced_numbers(key: Key, owner: Any, value: Any) -> tuple[bool, ...] | None
     return key.leaves_traced(owner, inputs)
 
 
-def map_of(obj: Any, start: int) -> Map:
+def map_of(obj: Any, start: int) -> Map | None:
     """Where the arrays of `obj` are among leaves that begin with number `start`.
 
     Found by flattening a copy with numbers for arrays, so that one array in two fields
@@ -395,7 +430,7 @@ def map_of(obj: Any, start: int) -> Map:
             or jax.tree.structure(_marked(obj, others).obj) == structure
         ):
             return None
-    return [found.get(i) for i in range(len(marks))]
+    return Map([found.get(i) for i in range(len(marks))], _fields(inputs))
 
 
 def _marked(obj: Any, marks: Any, instead: Any = None) -> Copy:
@@ -404,6 +439,11 @@ def _marked(obj: Any, marks: Any, instead: Any = None) -> Copy:
         if may_have_values(type(new)) and type(new).__weakrefoffset__:
             memo_of(new).provider = lambda key: _Mark(-1)
     return copy
+
+
+def may_get_fields(obj: Any) -> bool:
+    """Whether an object can get a field that is not in its tree structure."""
+    return bool(type(obj).__dictoffset__) and not is_frozen(type(obj))
 
 
 def _has_all_statics(obj: Any, marks: Any, structure: Any, count: int) -> bool:

@@ -97,7 +97,7 @@ class _State:
         cachax (to be compiled ahead of time, exported, looked at) is this one."""
         self.function = _function_for(fun, options, transform)
         self.entries = self.function.entries
-        self.static = self.function.options.static
+        self.static = self.function.options.static or None
         self.watchers = watchers_of(Function, "call")
 
     def __reduce__(self) -> tuple[Any, ...]:

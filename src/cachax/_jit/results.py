@@ -216,8 +216,7 @@ def _take(result: Result, given: Sequence[Any]) -> Any:
     else:
         leaves = out
         out = about.structure.unflatten(leaves)
-    is_traced = any(isinstance(x, Tracer) for x in leaves)
-    if is_traced or current_trace() is not CONCRETE:
+    if current_trace() is not CONCRETE:
         _take_traced(about, out, leaves, given, result.arrays)
         return out
     remaining = iter(result.arrays)
@@ -234,10 +233,7 @@ def _take(result: Result, given: Sequence[Any]) -> Any:
         if template is not None and used:
             index.put(each.key, used, each.statics, template)
     if about.follows:
-        outputs: dict[int, list[Any]] = {}
-        for place, source in about.follows:
-            outputs.setdefault(id(given[source]), []).append(leaves[place])
-        index.follow(outputs)
+        index.follow([(id(given[i]), leaves[place]) for place, i in about.follows])
     return out
 
 
@@ -259,5 +255,9 @@ def _take_traced(
             value = each.packed.fill(arrays, used)
             if each.is_supplied:
                 memo.supply(each.key, value)
-            else:
-                memo.keep(each.key, value)
+                continue
+            memo.keep(each.key, value)
+            inputs = inputs_of(objects[each.number])
+            uses = None if inputs is None else each.key.learned.get(inputs)
+            if table is not None and uses is not None:
+                table.records.append((each.key, inputs, uses, value))

@@ -6,7 +6,7 @@ the batch is the property of every example, stacked: the body under `jax.vmap`.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeVar, overload
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from .._compat import Tracer, at_trace, current_trace, trace_of
-from .._core.computed import Computed
+from .._core.computed import Computed, Table, tables
 from .._core.memo import NOT_PROVIDED, Key, Provider, memo_of
 from .._core.slots import Layout, layout_of
 from .._core.values import Form, Packed, pack
@@ -103,7 +103,13 @@ class _Batch:
                 if copy is not owner:
                     provider = _provider(owner, self.axes[span], number, options)
                     memo_of(copy).provider = provider
-            return fun(one)
+            table = Table(current_trace())
+            table.arguments = [(copy, lambda key: True) for copy in copies]
+            tables.running.append(table)
+            try:
+                return fun(one)
+            finally:
+                tables.running.remove(table)
 
         mapped = jax.vmap(of_one, (0, [*self.axes]), out_axes, **options)
         return mapped(jnp.arange(self.size), self.leaves)
@@ -172,6 +178,8 @@ class BatchKey(Computed):
             for i, array in enumerate(arrays):
                 if not isinstance(array, Tracer) or trace_of(array) is not here:
                     same_for_all[i] = array
+            if packed is not None:
+                packed = replace(packed, arrays=())  # no tracer stays behind
             return [x for i, x in enumerate(arrays) if i not in same_for_all]
 
         tree = (batch,)

@@ -12,7 +12,7 @@ from .._core.watch import Wrap
 from .._jit.call import Function
 from .._jit.demand import Demand
 from .._jit.results import Result
-from .causes import Signature, why_traced
+from .causes import RETURNED, Signature, why_traced
 from .events import What, Where, bytes_of, where_now
 from .journal import Call, Journal, is_traced
 
@@ -94,7 +94,7 @@ class Calls:
                     holes = each.packed.form.holes
                     arrays = [next(remaining) for _ in range(holes)]
                     if not each.is_argument:
-                        why = f"{calls[-1].qualname} returned its object"
+                        why = f"{calls[-1].qualname} {RETURNED}"
                         name = each.name
                         self._add(What.BROUGHT, name, bytes=bytes_of(arrays), why=why)
             return out

@@ -8,6 +8,7 @@ from .._compat import what_traces
 from .._core.computed import tables
 from .._core.levels import traces_in
 
+RETURNED = "returned its object"
 MADE_INSIDE = "the object is made inside"
 FOR_NEW_OBJECTS = "by a second program, for objects that are new at every call"
 

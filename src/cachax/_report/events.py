@@ -77,7 +77,7 @@ class Event:
     """Whether the value was got for this very call, and carried into it: no reuse."""
 
 
-_NOT_THE_USERS = (str(Path(__file__).parent), str(Path(jax.__file__).parent))
+_NOT_THE_USERS = (str(Path(__file__).parent.parent), str(Path(jax.__file__).parent))
 _NOR_THESE = ("functools.py", "contextlib.py", "threading.py", "<frozen importlib")
 
 

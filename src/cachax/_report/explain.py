@@ -15,7 +15,7 @@ from .._compat import is_jitted
 from .._core.memo import Key, keys_of, may_have_values, memo_of
 from .._core.slots import is_pytree
 from .._jit.vmap import BatchKey
-from .causes import MADE_INSIDE
+from .causes import MADE_INSIDE, RETURNED
 from .events import Event, What, Where
 from .journal import Journal
 from .reads import wait_for
@@ -127,7 +127,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     returned = [
         e for e in report.events if e.what is What.BROUGHT and e.object not in numbers
     ]
-    inside = [e for e in report.events if _is_of_another(e)]
+    inside = [e for e in report.events if _is_of_another(e) and e not in returned]
     programs = [e for e in report.events if e.what in (What.TRACED, What.COMPILED)]
     name = getattr(fun, "__qualname__", None) or repr(fun)
     return Explanation(name, result, properties, returned, inside, programs, report)
@@ -176,7 +176,8 @@ def _property(
         and not _is_of_another(event)
     ]
     kinds = {event.what for event in mine}
-    became = ["already there"] if was_there else []
+    is_known = What.KNOWN in kinds
+    became = ["already there"] if was_there and not is_known else []
     became += ["computed now"] if What.COMPUTED in kinds else []
     became += ["known from another object"] if What.KNOWN in kinds else []
     became += ["carried in"] if What.CARRIED in kinds else []
@@ -203,7 +204,9 @@ def _property(
 
 
 def _is_of_another(event: Event) -> bool:
-    return event.what is What.INLINE and event.why.startswith(MADE_INSIDE)
+    is_returned = event.what is What.BROUGHT and event.why.endswith(RETURNED)
+    is_made = event.what is What.INLINE and event.why.startswith(MADE_INSIDE)
+    return is_made or is_returned
 
 
 def _is_host_only(key: Any, obj: Any) -> bool:
