@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 
 from ._families import (
@@ -17,8 +18,9 @@ from ._fields import Field, constant_keyword, is_static, strings
 from ._module import FunctionNode, Module, dotted
 from ._project import Definition, Project
 
-_PROPERTIES = ("property", "cached_property", "lazy_property", "property_cached")
+_PROPERTIES = re.compile(r"\w*property\w*|reify|lazy", re.IGNORECASE)
 FLATTENERS = ("tree_flatten", "tree_flatten_with_keys", "__tree_flatten__")
+Wrapped = FunctionNode | ast.Lambda  # what a property is made of
 
 
 class Class:
@@ -155,10 +157,39 @@ class Class:
         }
 
     def method(self, name: str) -> tuple["Class", FunctionNode] | None:
-        """A method, and the class that has it."""
+        """A method, and the class that has it. For `y = property(f)` in the body of
+        the class, that is `f`."""
         for cls in self.ancestors:
             if name in cls.own_methods:
                 return cls, cls.own_methods[name]
+            wrapped = cls.wrapped.get(name, (None,))[0]
+            if isinstance(wrapped, FunctionNode):
+                return cls, wrapped
+        return None
+
+    @functools.cached_property
+    def wrapped(self) -> dict[str, tuple[Wrapped, ast.Call]]:
+        """The functions in `y = property(f)` or `y = wrap(1)(f)` in the body."""
+        found: dict[str, tuple[Wrapped, ast.Call]] = {}
+        for node in self.node.body:
+            match node:
+                case ast.Assign([ast.Name(name)], ast.Call() as call):
+                    function = self._wrapped_by(call)
+                    if function is not None:
+                        found[name] = (function, call)
+        return found
+
+    def _wrapped_by(self, call: ast.Call) -> Wrapped | None:
+        inner: ast.expr = call
+        for _ in range(8):
+            if not isinstance(inner, ast.Call) or not inner.args:
+                break
+            inner = inner.args[0]
+        if isinstance(inner, ast.Lambda):
+            return inner
+        match self.project.resolve(inner, self.module):
+            case Definition(module, ast.FunctionDef() as function):
+                return function if module is self.module else None
         return None
 
     @functools.cached_property
@@ -289,7 +320,7 @@ def is_property(function: FunctionNode) -> bool:
     for decorator in function.decorator_list:
         node = called_in_the_end(decorator)
         name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        if name in _PROPERTIES:
+        if _PROPERTIES.fullmatch(name):
             return True
     return False
 

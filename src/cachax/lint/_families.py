@@ -12,6 +12,7 @@ class Keeps(enum.Enum):
     STATIC = "it becomes static"
     LEAF = "it becomes a leaf"
     LEAF_ONE_WAY = "it goes in as a leaf, and does not come out"
+    FIELD = "it is kept in a field of the tree"
     REFUSED = "the object cannot be flattened any more"
 
 

@@ -162,7 +162,7 @@ class Kinds:
         method = owner.method(name)
         if method is not None:
             cls, function = method
-            if not is_property(function):
+            if not is_property(function) and name in cls.own_methods:
                 return Kind.OTHER  # a bound method
             return self.returned(function, cls.module)
         field = owner.fields.get(name)

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from ._classes import Class, class_of
 from ._code import Code
+from ._descriptors import FUNCTOOLS
 from ._finding import Edit, Fix
 from ._imports import imported_as, without_functools
-from ._kept import FUNCTOOLS
 from ._module import FunctionNode, Module
 from ._source import Source
 from ._writes import own_object, writes

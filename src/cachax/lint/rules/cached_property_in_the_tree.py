@@ -80,18 +80,22 @@ _CONSEQUENCES = {
     "not reach the fields",
     Keeps.LEAF_ONE_WAY: "the value goes in as one more leaf: an object on which it was "
     "read is another tree than one on which it was not",
+    Keeps.FIELD: "the value is kept in a field of the tree: once it was read, its "
+    "gradient does not reach the other fields, and it is stale after `jax.tree.map`",
     Keeps.REFUSED: "an object on which it was read cannot be flattened any more",
 }
+_MILDER = (Keeps.LEAF_ONE_WAY, Keeps.FIELD)
 
 
 def check(code: Code) -> Iterator[Found]:
     for kept in kept_values(code):
         family = kept.cls.family
-        if family is not None and family.keeps in _CONSEQUENCES:
-            milder = family.keeps is Keeps.LEAF_ONE_WAY
-            yield reported(
-                kept,
-                f"{family.name} flattens the `__dict__`, so "
-                f"{_CONSEQUENCES[family.keeps]}. Use cachax.cached_property.",
-                Severity.WARNING if milder else None,
-            )
+        if family is None or kept.keeps not in _CONSEQUENCES:
+            continue
+        in_dict = kept.keeps is not Keeps.FIELD
+        why = f"{family.name} flattens the `__dict__`, so " if in_dict else ""
+        yield reported(
+            kept,
+            f"{why}{_CONSEQUENCES[kept.keeps]}. Use cachax.cached_property.",
+            Severity.WARNING if kept.keeps in _MILDER else None,
+        )

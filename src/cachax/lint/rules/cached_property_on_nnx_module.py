@@ -69,8 +69,7 @@ MENTIONS = r"cached_property|class\s"
 
 def check(code: Code) -> Iterator[Found]:
     for kept in kept_values(code):
-        family = kept.cls.family
-        if family is not None and family.keeps is Keeps.STATIC:
+        if kept.keeps is Keeps.STATIC:
             yield reported(
                 kept,
                 "on an nnx.Module the value becomes a static constant: stale after an "

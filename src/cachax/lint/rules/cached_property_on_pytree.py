@@ -64,6 +64,7 @@ reported. Where it cannot be told what the value is, the finding is information.
 from collections.abc import Iterator
 
 from .._code import Code, Found
+from .._descriptors import Caching
 from .._families import Keeps
 from .._finding import Severity
 from .._kept import kept_values, reported
@@ -77,13 +78,15 @@ MENTIONS = r"cached_property|class\s"
 def check(code: Code) -> Iterator[Found]:
     for kept in kept_values(code):
         family = kept.cls.family
-        if family is None or family.keeps is not Keeps.NOTHING:
+        if family is None or kept.keeps is not Keeps.NOTHING:
             continue
         if not family.holds_attributes:
             yield reported(kept, f"{family.name} has no `__dict__` to keep it in.")
             continue
+        leaks = kept.caching is not Caching.WITHOUT_TRACERS
+        also = ", and leaks a tracer if first read in a trace" if leaks else ""
         yield reported(
             kept,
-            f"dropped whenever JAX rebuilds the object ({family.name}), and leaks a "
-            "tracer if first read in a trace. Use cachax.cached_property.",
+            f"dropped whenever JAX rebuilds the object ({family.name}){also}. Use "
+            "cachax.cached_property.",
         )

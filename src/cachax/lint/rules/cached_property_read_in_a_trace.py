@@ -65,9 +65,9 @@ import ast
 from collections.abc import Iterator
 
 from .._code import Code, Found
+from .._descriptors import Caching
 from .._finding import Severity
 from .._kept import Kept, kept_values, reported
-from .._module import FunctionNode
 from .._reach import members_read
 from .._tracing import Traced
 
@@ -81,7 +81,9 @@ def check(code: Code) -> Iterator[Found]:
     plain = [
         kept
         for kept in kept_values(code)
-        if kept.cls.family is None and kept.kind.has_arrays
+        if kept.cls.family is None
+        and kept.kind.has_arrays
+        and kept.caching is not Caching.WITHOUT_TRACERS
     ]
     if not plain:
         return
@@ -92,9 +94,9 @@ def check(code: Code) -> Iterator[Found]:
             yield reported(kept, _message(kept, traced))
 
 
-def _readers(code: Code) -> dict[FunctionNode, Traced]:
+def _readers(code: Code) -> dict[ast.AST, Traced]:
     """Which traced function reads a member of an object that is not its argument."""
-    readers: dict[FunctionNode, Traced] = {}
+    readers: dict[ast.AST, Traced] = {}
     for traced in code.traced:
         for function in members_read(traced, code):
             readers.setdefault(function, traced)

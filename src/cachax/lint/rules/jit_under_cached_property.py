@@ -65,8 +65,9 @@ import itertools
 from collections.abc import Iterator
 
 from .._code import Code, Found
+from .._descriptors import FUNCTOOLS
 from .._finding import Severity
-from .._kept import FUNCTOOLS, cached_decorator, kept_values
+from .._kept import cached_decorator, kept_values
 from .._module import FunctionNode
 from .._tracing import JITS, reads_of
 from .._writes import own_object
@@ -79,7 +80,9 @@ MENTIONS = r"cached_property[\s\S]*jit"
 
 def check(code: Code) -> Iterator[Found]:
     for kept in kept_values(code):
-        jit = _jit_below(kept.function, code) if kept.decorator else None
+        if kept.decorator is None or not isinstance(kept.function, FunctionNode):
+            continue
+        jit = _jit_below(kept.function, code)
         if jit is None:
             continue
         inner = _cached_properties_read_in(kept.function, code)
