@@ -217,6 +217,36 @@ class Class:
                     names.add(node.attr)
         return names
 
+    @functools.cached_property
+    def leaf_fields(self) -> set[str]:
+        """The attributes that become tracers under a transformation."""
+        if self.family is None:
+            return set()
+        names = {name for name, field in self.declared.items() if not field.static}
+        if not self.family.flattens_fields:
+            names = set()
+        for method in FLATTENERS:
+            found = self.method(method)
+            if found is not None:
+                names = set(_children(found[1], found[0].module))
+                break
+        return names | self._named_leaves
+
+    @property
+    def _named_leaves(self) -> set[str]:
+        """Those that numpyro's distributions name: `pytree_data_fields`, and the keys
+        of `arg_constraints`."""
+        found: set[str] = set()
+        for cls in self.ancestors:
+            own = cls.module.definitions_in(cls.node)
+            for name in ("pytree_data_fields", "arg_constraints"):
+                match own.get(name):
+                    case ast.Assign(_, ast.Tuple() | ast.List() as names):
+                        found |= strings(names)
+                    case ast.Assign(_, ast.Dict(keys)):
+                        found |= {s for key in keys if key for s in strings(key)}
+        return found
+
     def _annotated(self) -> Iterator[Field]:
         for node in self.node.body:
             match node:
@@ -224,7 +254,15 @@ class Class:
                     if not _is_of_the_class(annotation):
                         static = name in self._meta_fields or is_static(value)
                         in_init = constant_keyword(value, "init") is not False
-                        yield Field(name, self.module, annotation, (), static, in_init)
+                        yield Field(
+                            name,
+                            self.module,
+                            annotation,
+                            static=static,
+                            in_init=in_init,
+                            default=value,
+                            node=node,
+                        )
 
     def _set_in_init(self) -> dict[str, Field]:
         found: dict[str, Field] = {}
@@ -298,6 +336,24 @@ class Class:
                 for n in self.node.decorator_list
             )
         )
+
+
+def _children(function: FunctionNode, module: Module) -> Iterator[str]:
+    """The attributes in the first of the two parts that a `tree_flatten` returns."""
+    assigned = module.bound_in(function)
+    for node in module.own_nodes(function):
+        match node:
+            case ast.Return(ast.Tuple([children, _])):
+                parts = [children]
+                for part in parts:  # grows while it is walked
+                    for inner in ast.walk(part):
+                        match inner:
+                            case ast.Attribute(ast.Name("self"), name):
+                                yield name
+                            case ast.Name(name) if len(assigned.get(name, [])) == 1:
+                                value = assigned[name][0].value
+                                if value is not None and value not in parts:
+                                    parts.append(value)
 
 
 def _is_of_the_class(annotation: ast.expr) -> bool:

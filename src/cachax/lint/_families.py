@@ -26,13 +26,14 @@ class Family:
     runs_init: bool = (
         True  # rebuilt by calling the class, so `__post_init__` runs again
     )
+    flattens_fields: bool = True  # False: nothing tells which attributes are leaves
     holds_attributes: bool = True  # False: a tuple, with no place for a cached value
 
 
-PYTREE = Family("a registered pytree", runs_init=False)
+PYTREE = Family("a registered pytree", runs_init=False, flattens_fields=False)
 DATACLASS = Family("a dataclass registered with JAX")
 NAMED_TUPLE = Family("a NamedTuple", frozen=True, holds_attributes=False)
-NNX = Family("nnx.Module", Keeps.STATIC, runs_init=False)
+NNX = Family("nnx.Module", Keeps.STATIC, runs_init=False, flattens_fields=False)
 EQUINOX = Family("equinox.Module", frozen=True, runs_init=False)
 
 _FLAX = Family("flax.struct", frozen=True)
@@ -41,9 +42,11 @@ _PENZAI = Family("penzai.Struct", frozen=True, runs_init=False)
 _NETKET = Family("netket's struct.dataclass", frozen=True)
 _NETKET_PYTREE = Family("netket's struct.Pytree", Keeps.REFUSED, True, False)
 _SIMPLE = Family("simple_pytree.Pytree", Keeps.REFUSED, True, False)
-_DISTRAX = Family("distrax.Jittable", Keeps.LEAF, runs_init=False)
-_NUMPYRO = Family("numpyro's Distribution", runs_init=False)
-_TFP = Family("tensorflow_probability's AutoCompositeTensor")
+_DISTRAX = Family(
+    "distrax.Jittable", Keeps.LEAF, runs_init=False, flattens_fields=False
+)
+_NUMPYRO = Family("numpyro's Distribution", runs_init=False, flattens_fields=False)
+_TFP = Family("tensorflow_probability's AutoCompositeTensor", flattens_fields=False)
 
 # The full name of a base class, wherever in its package it is imported from.
 _BASES = {

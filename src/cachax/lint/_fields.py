@@ -16,9 +16,22 @@ class Field:
     name: str
     module: Module
     annotation: ast.expr | None = None
-    values: tuple[ast.expr, ...] = ()  # what `__init__` assigns, on whatever way
+    values: tuple[ast.expr, ...] = ()  # everything that `__init__` assigns
     static: bool = False
     in_init: bool = True
+    default: ast.expr | None = None  # as written: `None`, `field(default=None)`
+    node: ast.AnnAssign | None = None  # the declaration
+
+    @property
+    def is_optional(self) -> bool:
+        """Its default is None."""
+        match self.default:
+            case ast.Constant(None):
+                return True
+            case ast.Call():
+                default = _keyword_node(self.default, "default")
+                return isinstance(default, ast.Constant) and default.value is None
+        return False
 
 
 def is_static(default: ast.expr | None) -> bool:

@@ -9,6 +9,7 @@ from ._classes import Class, Wrapped, called_in_the_end, is_property
 from ._code import Code, Found
 from ._descriptors import Caching, caching
 from ._families import Keeps
+from ._fields import constant_keyword
 from ._finding import Severity
 from ._jax_names import Kind
 from ._module import FunctionNode, Module
@@ -87,6 +88,8 @@ def _kept(
     how = f"@{ast.unparse(node)}" if is_decorator else f"{name} = {ast.unparse(node)}"
     call = node if is_decorator else getattr(node, "func", node)
     where = caching(call, code.module, code.project) or Caching.ON_OBJECT
+    if constant_keyword(call, "pytree_ignore") is True:  # netket
+        where = Caching.ON_OBJECT
     kind = _value(function, code)
     decorator = node if is_decorator else None
     return Kept(cls, name, function, node, how, kind, decorator, where)

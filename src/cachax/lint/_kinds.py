@@ -25,6 +25,11 @@ from ._objects import Objects, parameter_of
 from ._project import Definition, Project
 
 _MAPS = re.compile(r"jax\.(tree\.map|tree_map|tree_util\.tree_map)")
+# Methods that arrays have, and nothing else that may be in a field.
+_CLEAR_METHODS = METHODS_OF_ARRAYS - {
+    *("get", "set", "add", "copy", "sort", "view", "apply", "multiply", "power"),
+    *("subtract", "mul", "div", "divide", "mean", "var", "std", "transpose", "trace"),
+}
 _MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
 _MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
 
@@ -61,6 +66,8 @@ class Kinds:
                 return Kind.OTHER
             case ast.UnaryOp(ast.Not()) | ast.FormattedValue():
                 return Kind.OTHER
+            case ast.UnaryOp(_, operand) if self._is_leaf(operand, module):
+                return Kind.ARRAY
             case ast.UnaryOp(_, operand) | ast.NamedExpr(_, operand):
                 return self.of(operand, module)
             case ast.Starred(operand) | ast.Await(operand):
@@ -81,8 +88,8 @@ class Kinds:
                 return _collection(self.of(part, module) for part in parts)
             case ast.ListComp(part) | ast.GeneratorExp(part) | ast.DictComp(_, part):
                 return _collection([self.of(part, module)])
-            case ast.Subscript(value):
-                return self._part(value, module)
+            case ast.Subscript(value, key):
+                return self._part(value, key, module)
             case ast.Name(name):
                 return self._name(node, name, module)
             case ast.Attribute(value, attribute):
@@ -96,9 +103,33 @@ class Kinds:
             isinstance(left, ast.Constant) and isinstance(left.value, str)
         ):
             return Kind.OTHER  # "%s" % x
-        return either([self.of(left, module), self.of(right, module)])
+        kinds = [self.of(left, module), self.of(right, module)]
+        if Kind.UNKNOWN in kinds and any(
+            self._is_leaf(side, module) for side in (left, right)
+        ):
+            return Kind.ARRAY
+        return either(kinds)
 
-    def _part(self, value: ast.expr, module: Module) -> Kind:
+    def _is_leaf(self, node: ast.expr, module: Module) -> bool:
+        """`self.x` on a pytree, where `x` may be an array for all that is written. JAX
+        traces it, and what is computed from it by operators is an array."""
+        match node:
+            case ast.Attribute(value, name):
+                owner = self._objects.class_of(value, module)
+                if owner is None or name not in owner.leaf_fields:
+                    return False
+                if owner.method(name) is not None:
+                    return False
+                field = owner.fields.get(name)
+                return field is None or (
+                    self.of_field(field) is not Kind.OTHER
+                    and self._annotations.may_be_array(field.annotation, field.module)
+                )
+        return False
+
+    def _part(self, value: ast.expr, key: ast.expr, module: Module) -> Kind:
+        if _is_slice(key) and self._is_leaf(value, module):
+            return Kind.ARRAY
         kind = self.of(value, module)
         if kind is Kind.TREE:
             function = value.func if isinstance(value, ast.Call) else None
@@ -149,6 +180,8 @@ class Kinds:
         name = self._project.name_of(node, module)
         if name.startswith(("jax.", "numpy.", "math.")):
             return Kind.OTHER  # `jnp.pi`, `jnp.float32`: it is not called
+        if attribute in ("T", "mT") and self._is_leaf(value, module):
+            return Kind.ARRAY
         kind = self.of(value, module)
         if kind is Kind.ARRAY and attribute == "size":
             return Kind.OTHER
@@ -280,6 +313,8 @@ class Kinds:
         return Kind.TREE if kind.has_arrays else Kind.UNKNOWN
 
     def _method_call(self, function: ast.Attribute, module: Module) -> Kind:
+        if function.attr in _CLEAR_METHODS and self._is_leaf(function.value, module):
+            return Kind.ARRAY
         owner = self._objects.class_of(function.value, module)
         if owner is not None:
             method = owner.method(function.attr)
@@ -292,6 +327,16 @@ class Kinds:
         if kind is Kind.ARRAY and function.attr in METHODS_WITHOUT_ARRAY:
             return Kind.OTHER
         return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+
+def _is_slice(key: ast.expr) -> bool:
+    """`x[1:]`, `x[:, 0]`, `x[..., None]`."""
+    parts = key.elts if isinstance(key, ast.Tuple) else [key]
+    return any(
+        isinstance(part, ast.Slice)
+        or (isinstance(part, ast.Constant) and part.value is ...)
+        for part in parts
+    )
 
 
 def _adds(bound: Bound) -> bool:
