@@ -15,7 +15,7 @@ from ._families import (
     Family,
 )
 from ._fields import Field, constant_keyword, is_static, strings
-from ._module import FunctionNode, Module, dotted
+from ._module import FunctionNode, Module, dotted, parts_of
 from ._project import Definition, Project
 
 _PROPERTIES = re.compile(r"\w*property\w*|reify|lazy", re.IGNORECASE)
@@ -268,16 +268,9 @@ class Class:
         found: dict[str, Field] = {}
         for name in ("__init__", "setup", "__post_init__"):
             function = self.own_methods.get(name)
-            for node in ast.walk(function) if function else ():
-                match node:
-                    case ast.Assign(
-                        [ast.Attribute(ast.Name("self"), attr)], value
-                    ) | ast.AnnAssign(
-                        ast.Attribute(ast.Name("self"), attr),
-                        value=ast.expr() as value,
-                    ):
-                        before = found[attr].values if attr in found else ()
-                        found[attr] = Field(attr, self.module, None, (*before, value))
+            for attr, value in _assigned_to_self(function) if function else ():
+                before = found[attr].values if attr in found else ()
+                found[attr] = Field(attr, self.module, None, (*before, value))
         return found
 
     @functools.cached_property
@@ -336,6 +329,34 @@ class Class:
                 for n in self.node.decorator_list
             )
         )
+
+
+def _assigned_to_self(function: FunctionNode) -> Iterator[tuple[str, ast.expr]]:
+    """`self.x = value`, `self.x, self.y = values`, `self.x.append(value)`."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets, value):
+                for target in targets:
+                    yield from _attributes_in(target, value)
+            case ast.AnnAssign(target, value=ast.expr() as value):
+                yield from _attributes_in(target, value)
+            case ast.Call(
+                ast.Attribute(ast.Attribute(ast.Name("self"), attr), "append"), [value]
+            ):
+                yield attr, ast.copy_location(ast.List([value], ast.Load()), value)
+
+
+def _attributes_in(
+    target: ast.expr, value: ast.expr
+) -> Iterator[tuple[str, ast.expr]]:
+    match target:
+        case ast.Attribute(ast.Name("self"), attr):
+            yield attr, value
+        case ast.Tuple(targets) | ast.List(targets):
+            if any(isinstance(inner, ast.Starred) for inner in targets):
+                return
+            for inner, part in zip(targets, parts_of(value, len(targets)), strict=True):
+                yield from _attributes_in(inner, part)
 
 
 def _children(function: FunctionNode, module: Module) -> Iterator[str]:

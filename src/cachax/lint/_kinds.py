@@ -204,12 +204,16 @@ class Kinds:
     def of_field(self, field: Field) -> Kind:
         if field.annotation is not None:
             return self._annotations.kind(field.annotation, field.module)
-        kinds = {
-            self.of(value, field.module) for value in field.values if not is_none(value)
-        }
+        values = [value for value in field.values if not is_none(value)]
+        filled = [value for value in values if not _is_empty(value)]
+        kinds = {self.of(value, field.module) for value in filled or values}
         if Kind.OTHER in kinds and len(kinds) > 1:
             return Kind.UNKNOWN
         return either(kinds) if kinds else Kind.UNKNOWN
+
+    def may_be_array(self, field: Field) -> bool:
+        """Whether its annotation, if it has one, leaves that open."""
+        return self._annotations.may_be_array(field.annotation, field.module)
 
     def of_annotation(self, annotation: ast.expr | None, module: Module) -> Kind:
         return self._annotations.kind(annotation, module)
@@ -345,8 +349,12 @@ def _adds(bound: Bound) -> bool:
 
 
 def _is_filled_later(bound: Bound) -> bool:
+    return _is_empty(bound.value)
+
+
+def _is_empty(value: ast.expr | None) -> bool:
     """A list or dictionary of Python that is made empty."""
-    match bound.value:
+    match value:
         case ast.List([]) | ast.Dict([]) | ast.Call(ast.Name("list" | "dict"), [], []):
             return True
     return False

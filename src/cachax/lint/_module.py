@@ -278,16 +278,16 @@ def _unpacked(
             yield from _unpacked(inner, None)
         case ast.Tuple(targets) | ast.List(targets):
             parts: list[ast.expr | None] = [None] * len(targets)
-            if isinstance(value, ast.Tuple) and len(value.elts) == len(targets):
-                parts = list(value.elts)
-            elif value is not None:  # each is a part of what is unpacked
-                parts = [
-                    ast.copy_location(_item(value, i), value)
-                    for i in range(len(targets))
-                ]
+            if value is not None:
+                parts = [*parts_of(value, len(targets))]
             for inner, part in zip(targets, parts, strict=True):
                 yield from _unpacked(inner, part)
 
 
-def _item(value: ast.expr, number: int) -> ast.expr:
-    return ast.Subscript(value, ast.Constant(number), ast.Load())
+def parts_of(value: ast.expr, count: int) -> list[ast.expr]:
+    """What each of the targets gets that a value is unpacked into."""
+    if isinstance(value, ast.Tuple) and len(value.elts) == count:
+        return value.elts
+    numbers = map(ast.Constant, range(count))
+    items = [ast.Subscript(value, number, ast.Load()) for number in numbers]
+    return [ast.copy_location(item, value) for item in items]

@@ -53,24 +53,26 @@ from collections.abc import Iterator
 
 from .._classes import called_in_the_end
 from .._code import Code, Found
+from .._descriptors import Caching, caching, is_table
 from .._finding import Severity
+from .._held import arrays_read
 from .._jax_names import Kind
 from .._kept import is_concrete
 from .._module import FunctionNode, dotted
 from .._project import Definition
 from .._tracing import Traced
+from .._writes import own_object
 
 CODE = "CX204"
 SEVERITY = Severity.ERROR
-MENTIONS = r"lru_cache|functools"
-_TABLES = ("functools.lru_cache", "functools.cache")
+MENTIONS = r"cache|functools"
 
 
 def check(code: Code) -> Iterator[Found]:
     cached: dict[ast.AST, ast.expr] = {}
     for function in code.module.functions:
-        for decorator, name in code.decorators(function):
-            if name in _TABLES:
+        for decorator in function.decorator_list:
+            if _is_table(decorator, code):
                 cached[function] = decorator
                 yield from _of_function(function, decorator, code)
     for call in code.module.calls:
@@ -80,11 +82,19 @@ def check(code: Code) -> Iterator[Found]:
     yield from _called_with_tracers(cached, code)
 
 
+def _is_table(decorator: ast.expr, code: Code) -> bool:
+    """`lru_cache`, or what makes a property with one: `property(lru_cache(None)(f))`."""
+    return (
+        is_table(decorator, code.module, code.project)
+        or caching(decorator, code.module, code.project) is Caching.IN_TABLE
+    )
+
+
 def _wrapped(call: ast.Call, code: Code) -> FunctionNode | None:
     """The function of this file in `lru_cache(f)` or `lru_cache(maxsize=3)(f)`."""
     wrapper = called_in_the_end(call.func)
     may = "cache" in (dotted(wrapper) or "")  # most calls are none, and seen at once
-    if not call.args or not may or code.name_of(wrapper) not in _TABLES:
+    if not call.args or not may or not is_table(call, code.module, code.project):
         return None
     match code.project.resolve(call.args[0], code.module):
         case Definition(module, ast.FunctionDef() as function):
@@ -110,8 +120,43 @@ def _of_function(
         instead = "numpy" if cls is None else "cachax.cached_method"
         yield Found(
             decorator,
-            f"{name} returns a JAX array: first called in a trace, it keeps a tracer "
-            f"for ever. Use {instead} instead.",
+            f"{name} returns a JAX array: if it is first called in a trace, it keeps a "
+            f"tracer. Use {instead} instead.",
+            Severity.WARNING,
+        )
+    else:
+        yield from _of_method(function, decorator, name, code)
+
+
+def _of_method(
+    function: FunctionNode, decorator: ast.expr, name: str, code: Code
+) -> Iterator[Found]:
+    """On an object that holds arrays, the object is the key."""
+    cls = code.class_around(function)
+    obj = own_object(function, code.module)
+    if cls is None or obj is None or "__hash__" in cls.own_methods:
+        return
+    if cls.family is not None:
+        leaves = [f for n, f in cls.fields.items() if n in cls.leaf_fields]
+        held = [f.name for f in leaves if code.kinds.of_field(f).has_arrays]
+        if held:
+            yield Found(
+                decorator,
+                f"{name} has the object for a key, and `{obj}.{held[0]}` is an array: "
+                "the object cannot be hashed, or is a new key whenever JAX rebuilds "
+                "it. Use cachax.cached_method instead.",
+                Severity.WARNING,
+            )
+        return
+    if code.kinds.returned(function, code.module) is not Kind.UNKNOWN:
+        return
+    read = sorted(arrays_read(function, cls, code))
+    if read:
+        yield Found(
+            decorator,
+            f"{name} is computed from `{obj}.{read[0]}`, an array: it keeps every "
+            "object alive, does not notice when the array is replaced, and keeps a "
+            "tracer if it is first called in a trace. Use cachax.cached_method instead.",
             Severity.WARNING,
         )
 

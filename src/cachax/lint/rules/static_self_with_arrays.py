@@ -68,7 +68,7 @@ from dataclasses import replace
 from .._classes import Class
 from .._code import Code, Found
 from .._finding import Severity
-from .._jax_names import Kind
+from .._held import arrays_read
 from .._module import FunctionNode
 from .._reach import attributes_read
 from .._tracing import Traced, TracedNode, parameters, reads_of
@@ -96,12 +96,12 @@ def check(code: Code) -> Iterator[Found]:
             continue
         read = attributes_read(method, cls)
         changed = sorted(read & _assigned_later(cls, _where_jitted(method, code)))
-        arrays = sorted(name for name in read if _is_array(name, cls, code))
+        arrays = sorted(arrays_read(method, cls, code)) if is_static else []
         if changed:
             found = _found(traced, method.name, cls, changed[0], changed=True)
             kept = is_static or _is_kept(traced, code)
             yield found if kept else replace(found, severity=Severity.INFORMATION)
-        elif arrays and is_static:
+        elif arrays:
             yield _found(traced, method.name, cls, arrays[0], changed=False)
 
 
@@ -179,17 +179,12 @@ def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
     return found
 
 
-def _is_array(name: str, cls: Class, code: Code) -> bool:
-    field = cls.fields.get(name)
-    return field is not None and code.kinds.of_field(field) is Kind.ARRAY
-
-
 def _found(traced: Traced, method: str, cls: Class, name: str, changed: bool) -> Found:
     what = (
         "is assigned by another method: the compiled program keeps the old value"
         if changed
-        else "is a JAX array: it becomes a constant, each object is compiled anew and "
-        "kept alive"
+        else "is an array, or holds one: it becomes a constant, and each object is "
+        "compiled again and kept alive"
     )
     is_static = "self" in traced.static or traced.static & set(
         parameters(traced.function)[:1]

@@ -99,11 +99,38 @@ def check(code: Code) -> Iterator[Found]:
             for parameter in parameters(function):
                 for write in _kept_items(function, parameter, code):
                     if _CACHE.search(write.attribute):
-                        yield _found(write, function.name, parameter, sure=False)
+                        sure = _depends_on(function, parameter, write, code)
+                        yield _found(write, function.name, parameter, sure)
         elif not is_maker(function, cls.module) and not _is_nnx(cls):
             for write in _kept_items(function, obj, code):
                 if cls.family or function in _reached(code):
                     yield _found(write, _name(cls, function), obj, sure=True)
+                elif _CACHE.search(write.attribute):
+                    yield _found(write, _name(cls, function), obj, sure=False)
+
+
+def _depends_on(
+    function: FunctionNode, parameter: str, write: Write, code: Code
+) -> bool:
+    """Whether something is computed from the object besides what it keeps: its other
+    attributes are read, or it is passed on; and it may be a pytree for all we know."""
+    cls = code.objects.class_of(_use_of(function, parameter), code.module)
+    if cls is not None and cls.family is None and cls.is_known_whole:
+        return False
+    for node in ast.walk(function):
+        match node:
+            case ast.Attribute(ast.Name(name), attribute) if name == parameter:
+                if attribute != write.attribute:
+                    return True
+            case ast.Call(_, arguments):
+                if any(isinstance(a, ast.Name) and a.id == parameter for a in arguments):
+                    return True
+    return False
+
+
+def _use_of(function: FunctionNode, name: str) -> ast.Name | None:
+    uses = (n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name)
+    return next(uses, None)
 
 
 def _reached(code: Code) -> set[FunctionNode]:
