@@ -202,6 +202,11 @@ class Class:
         return found
 
     @property
+    def own_fields(self) -> list[Field]:
+        """The fields that are annotated in its own body."""
+        return list(self._annotated())
+
+    @property
     def declared(self) -> dict[str, Field]:
         """The fields that are annotated in the body: those a dataclass knows."""
         return {n: field for n, field in self.fields.items() if field.annotation}

@@ -24,6 +24,7 @@ _OF_ARRAYS = re.compile(
     r"|swapaxes|moveaxis|squeeze|diag|diagonal|trace|tril|triu|take_along_axis)"
     r"|jax\.scipy\.(linalg|signal|ndimage|fft)\.\w+"
 )
+_LINEN = re.compile(r"(flax\.linen|haiku)\.(.+\.)?\w*Module")
 
 
 def arrays_read(
@@ -48,28 +49,41 @@ def _reads(method: FunctionNode, owner: Class) -> Iterator[ast.Attribute]:
 def _reads_array(
     read: ast.Attribute, module: Module, cls: Class, code: Code, depth: int
 ) -> bool:
+    field = cls.fields.get(read.attr)
+    if field is None or cls.method(read.attr) is not None or _is_linen(cls):
+        return False
     match module.parent(read):
         case ast.Attribute(_, name) if name in ATTRIBUTES_OF_NO_ARRAY:
             return False  # `self.x.shape`
+        case ast.comprehension() | ast.For() if _is_dict(field):
+            return False  # its keys
         case ast.Call(ast.Name("len")):
             return False
         case ast.Attribute(_, name):
             member = name
         case _:
             member = ""
-    field = cls.fields.get(read.attr)
-    if field is None or cls.method(read.attr) is not None:
-        return False
     if code.kinds.of_field(field).has_arrays:
         return True
     other = _class_of(field, code) if depth > 0 else None
-    if other is None or other is cls or other.family is not None:
+    if other is None or other is cls or other.family is not None or _is_linen(other):
         return is_used_as_array(read.attr, cls, code)
     method = other.method(member)
     if method is not None:
         return bool(arrays_read(method[1], other, code, depth - 1))
     held = other.fields.get(member)
     return held is not None and code.kinds.of_field(held).has_arrays
+
+
+def _is_linen(cls: Class) -> bool:
+    """A module of flax.linen or haiku: its arrays are made in the trace."""
+    bases = [base for owner in cls.ancestors for base in owner.bases]
+    return any(isinstance(base, str) and _LINEN.fullmatch(base) for base in bases)
+
+
+def _is_dict(field: Field) -> bool:
+    made = field.values or (field.annotation,)
+    return all(isinstance(value, ast.Dict | ast.DictComp) for value in made)
 
 
 def _class_of(field: Field, code: Code) -> Class | None:
