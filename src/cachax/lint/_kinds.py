@@ -30,6 +30,7 @@ _CLEAR_METHODS = METHODS_OF_ARRAYS - {
     *("get", "set", "add", "copy", "sort", "view", "apply", "multiply", "power"),
     *("subtract", "mul", "div", "divide", "mean", "var", "std", "transpose", "trace"),
 }
+_QUESTION = re.compile(r"_*(is|has|check|count|num|len|get_shape|name|describe|plot)_?")
 _MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
 _MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
 
@@ -203,7 +204,7 @@ class Kinds:
 
     def of_field(self, field: Field) -> Kind:
         if field.annotation is not None:
-            return self._annotations.kind(field.annotation, field.module)
+            return self.of_annotation(field.annotation, field.module)
         values = [value for value in field.values if not is_none(value)]
         filled = [value for value in values if not _is_empty(value)]
         kinds = {self.of(value, field.module) for value in filled or values}
@@ -216,7 +217,15 @@ class Kinds:
         return self._annotations.may_be_array(field.annotation, field.module)
 
     def of_annotation(self, annotation: ast.expr | None, module: Module) -> Kind:
-        return self._annotations.kind(annotation, module)
+        kind = self._annotations.kind(annotation, module)
+        if kind is not Kind.UNKNOWN or self._depth >= _MOST_DEPTH:
+            return kind
+        cls = self._objects.annotated_class(annotation, module)
+        self._depth += 1  # a class may have a field of its own class
+        try:
+            return self._object(cls) if cls else kind
+        finally:
+            self._depth -= 1
 
     def returned(self, function: FunctionNode, module: Module) -> Kind:
         """What a function always returns: by its body, else by its annotation."""
@@ -227,14 +236,59 @@ class Kinds:
     def sometimes_returned(self, function: FunctionNode, module: Module) -> Kind:
         """The same, where an array on one of its ways is enough for a trap."""
         kind = either(self._kinds_returned(function, module))
-        return self._or_as_annotated(kind, function, module)
+        kind = self._or_as_annotated(kind, function, module)
+        if kind is Kind.UNKNOWN and self._computes_from_arrays(function, module):
+            return Kind.TREE
+        return kind
+
+    def _computes_from_arrays(self, function: FunctionNode, module: Module) -> bool:
+        """Whether it returns what an unknown function makes of arrays: a body that is
+        worth keeping rarely asks a question of them."""
+        for node in module.own_nodes(function):
+            value = node.value if isinstance(node, ast.Return) else None
+            if isinstance(value, ast.Name):
+                value = self._bound_once(value, function, module)
+            while isinstance(value, ast.Attribute | ast.Subscript):
+                value = value.value
+            if not isinstance(value, ast.Call) or self._is_question(value, module):
+                continue
+            given = [*value.args, *(keyword.value for keyword in value.keywords)]
+            if any(self._is_surely_array(argument, module) for argument in given):
+                return True
+        return False
+
+    def _bound_once(
+        self, name: ast.Name, function: FunctionNode, module: Module
+    ) -> ast.expr | None:
+        bounds = module.bound_in(function).get(name.id, [])
+        return bounds[0].value if len(bounds) == 1 else None
+
+    def _is_question(self, call: ast.Call, module: Module) -> bool:
+        if self.of(call, module) is Kind.OTHER:
+            return True
+        called = self._project.name_of(call.func, module)
+        if "." not in called or called.startswith("self."):
+            return True  # neither imported nor defined here: nothing is known of it
+        name = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+        return _QUESTION.match(name) is not None
+
+    def _is_surely_array(self, node: ast.expr, module: Module) -> bool:
+        if self.of(node, module).has_arrays:
+            return True
+        match node:
+            case ast.Attribute(value, name) if self._is_leaf(node, module):
+                owner = self._objects.class_of(value, module)
+                field = owner.fields.get(name) if owner else None
+                said = ast.unparse(field.annotation) if field and field.annotation else ""
+                return not re.fullmatch(r"(\w+\.)?Any", said)
+        return False
 
     def _or_as_annotated(
         self, kind: Kind, function: FunctionNode, module: Module
     ) -> Kind:
         if kind is not Kind.UNKNOWN:
             return kind
-        return self._annotations.kind(function.returns, module)
+        return self.of_annotation(function.returns, module)
 
     def _kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
         """Of each of its `return` statements, those of None left out."""

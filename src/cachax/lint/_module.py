@@ -147,14 +147,25 @@ class Module:
                     found.setdefault(alias.asname or alias.name, f"{base}.{alias.name}")
         return found
 
+    @functools.cached_property
+    def stars(self) -> list[str]:
+        """The modules in `from ... import *`."""
+        return [
+            self._origin(node)
+            for node in self.nodes
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        ]
+
     def stands_in(self, definition: ast.AST, name: str) -> bool:
-        """Whether it is only for when the import of the name fails:
-        `except ImportError: name = None`."""
-        return (
-            isinstance(definition, ast.Assign)
-            and name in self.imports
-            and any(isinstance(n, ast.ExceptHandler) for n in self.around(definition))
-        )
+        """Whether it is only for when the name is not imported:
+        `except ImportError: name = None`, or `if ...: import name; else: name = None`."""
+        if name not in self.imports:
+            return False
+        around = list(self.around(definition))
+        if any(isinstance(node, ast.ExceptHandler) for node in around):
+            return True
+        is_assigned = isinstance(definition, ast.Assign)
+        return is_assigned and any(isinstance(node, ast.If) for node in around)
 
     def _origin(self, node: ast.ImportFrom) -> str:
         if not node.level:

@@ -37,7 +37,7 @@ class Objects:
                 owner = self.class_of(value, module)
                 return self.class_of_attribute(owner, attribute) if owner else None
             case ast.Call(function):
-                return self._annotated_class(function, module)
+                return self.annotated_class(function, module)
         return None
 
     def class_of_attribute(self, owner: Class, attribute: str) -> Class | None:
@@ -46,7 +46,7 @@ class Objects:
         if field is None:
             return None
         if field.annotation is not None:
-            return self._annotated_class(field.annotation, field.module)
+            return self.annotated_class(field.annotation, field.module)
         one = field.values[0] if len(field.values) == 1 else None
         return self.class_of(one, field.module)
 
@@ -57,14 +57,14 @@ class Objects:
             return self.class_of(call, module)
         match self._project.resolve(call.func, module):
             case Definition(other, ast.FunctionDef(returns=ast.expr() as returns)):
-                made = self._annotated_class(returns, other)
+                made = self.annotated_class(returns, other)
                 if made is not None:
                     return made
         if isinstance(call.func, ast.Attribute) and call.func.attr not in _NO_MAKERS:
-            made = self._annotated_class(call.func.value, module)  # `State.create(...)`
+            made = self.annotated_class(call.func.value, module)  # `State.create(...)`
             if made is not None:
                 return made
-        return self._annotated_class(call.func, module)
+        return self.annotated_class(call.func, module)
 
     def _class_of_name(self, node: ast.Name, name: str, module: Module) -> Class | None:
         for scope in module.scopes(node):
@@ -75,14 +75,15 @@ class Objects:
                         outer = module.parent(scope)
                         assert isinstance(outer, ast.ClassDef)
                         return class_of(outer, module, self._project)
-                    return self._annotated_class(parameter.annotation, module)
+                    return self.annotated_class(parameter.annotation, module)
             bounds = module.bound_in(scope).get(name)
             if bounds:
                 same = len(bounds) == 1
                 return self.class_of(bounds[0].value, module) if same else None
         return None
 
-    def _annotated_class(self, node: ast.expr | None, module: Module) -> Class | None:
+    def annotated_class(self, node: ast.expr | None, module: Module) -> Class | None:
+        """The class of the project that an annotation names."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 node = ast.parse(node.value, mode="eval").body

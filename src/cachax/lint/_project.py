@@ -61,6 +61,10 @@ class Project:
         if head in module.imports:
             origin = module.imports[head]
             return self._follow(f"{origin}.{rest}".rstrip("."), module, _MOST_STEPS)
+        for star in module.stars:
+            found = self._split(f"{star}.{head}", module)
+            if found is not None and _has(*found):
+                return self._follow(f"{star}.{name}", module, _MOST_STEPS)
         return name
 
     def name_of(self, node: ast.AST | None, module: Module) -> str:
@@ -167,6 +171,10 @@ class Project:
                     break
             self._roots[folder] = tuple(dict.fromkeys(roots))
         return self._roots[folder]
+
+
+def _has(module: Module, name: str) -> bool:
+    return name in module.definitions or name in module.imports
 
 
 def _named(path: Path, top: str) -> list[Path]:

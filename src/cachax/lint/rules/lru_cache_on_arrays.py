@@ -115,7 +115,7 @@ def _of_function(
         )
     elif is_concrete(function, code):
         return
-    elif code.kinds.returned(function, code.module).has_arrays:
+    elif code.kinds.sometimes_returned(function, code.module).has_arrays:
         cls = code.class_around(function)
         instead = "numpy" if cls is None else "cachax.cached_method"
         yield Found(
