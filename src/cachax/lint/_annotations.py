@@ -43,7 +43,7 @@ class Annotations:
         self._project = project
 
     def kind(self, node: ast.expr | None, module: Module, depth: int = 8) -> Kind:
-        """What a value so annotated is, as far as the annotation tells."""
+        """What a value so annotated is, as far as the annotation says."""
         if depth <= 0 or node is None:
             return Kind.UNKNOWN
         match node:
@@ -77,7 +77,7 @@ class Annotations:
         if _UNIONS.fullmatch(name):
             return self._union(parts, module, depth)
         if _WRAPPERS.fullmatch(name) or _JAXTYPED.fullmatch(name):
-            # jaxtyping: Float[Array, "n m"]. The first tells what kind of array it is.
+            # jaxtyping: Float[Array, "n m"]. The first is the kind of array.
             return self.kind(parts[0], module, depth - 1) if parts else Kind.UNKNOWN
         if _CONTAINERS.fullmatch(name):
             kinds = [self.kind(part, module, depth - 1) for part in parts]

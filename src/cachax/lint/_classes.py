@@ -79,7 +79,7 @@ class Class:
 
     @functools.cached_property
     def is_decorated_as_known(self) -> bool:
-        """No decorator that might make another kind of class of it."""
+        """No decorator that might make a different kind of class of it."""
         return all(
             BY_DECORATOR[name] or HARMLESS_DECORATORS.fullmatch(name)
             for name in self.decorators
@@ -87,7 +87,7 @@ class Class:
 
     @functools.cached_property
     def family(self) -> Family | None:
-        """How JAX takes its objects apart; None if it does not, or nothing tells."""
+        """How JAX takes its objects apart; None if it does not, or that is unknown."""
         return self._family_by_decorator or self._family_by_base
 
     @property
@@ -114,7 +114,7 @@ class Class:
         for cls in self.ancestors:
             own = BY_BASE[f"{cls.module.name}.{cls.name}"]
             for family in [own, *(BY_BASE[b] for b in cls.bases if isinstance(b, str))]:
-                # A subclass of a NamedTuple class is no NamedTuple: it has a dict.
+                # A subclass of a NamedTuple class is not a NamedTuple: it has a dict.
                 if family and (family is not NAMED_TUPLE or cls is self):
                     return family
             if cls._registers_its_subclasses:
@@ -137,7 +137,7 @@ class Class:
 
     @functools.cached_property
     def is_frozen(self) -> bool:
-        """Its family is, and no class says otherwise."""
+        """Its family is, and no class changes that."""
         heads = [
             head
             for cls in self.ancestors
@@ -280,7 +280,7 @@ class Class:
 
     @functools.cached_property
     def _meta_fields(self) -> set[str]:
-        """Those that `register_dataclass` is told to leave alone."""
+        """Those that `register_dataclass` is told are static."""
         calls = [n for n in self.node.decorator_list if isinstance(n, ast.Call)]
         found = {
             name

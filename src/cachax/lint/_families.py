@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 
 class Keeps(enum.Enum):
-    """What becomes of an attribute that is no field, when JAX rebuilds the object."""
+    """What happens to an attribute that is not a field, when JAX rebuilds the object."""
 
     NOTHING = "it is dropped"
     STATIC = "it becomes static"
     LEAF = "it becomes a leaf"
     LEAF_ONE_WAY = "it goes in as a leaf, and does not come out"
     FIELD = "it is kept in a field of the tree"
-    REFUSED = "the object cannot be flattened any more"
+    REFUSED = "the object can't be flattened"
 
 
 @dataclass(frozen=True)
 class Family:
-    """A way of being a pytree."""
+    """A kind of pytree class."""
 
     name: str
     keeps: Keeps = Keeps.NOTHING
@@ -26,7 +26,7 @@ class Family:
     runs_init: bool = (
         True  # rebuilt by calling the class, so `__post_init__` runs again
     )
-    flattens_fields: bool = True  # False: nothing tells which attributes are leaves
+    flattens_fields: bool = True  # False: which attributes are leaves is unknown
     holds_attributes: bool = True  # False: a tuple, with no place for a cached value
 
 
@@ -63,7 +63,7 @@ _BASES = {
     r"simple_pytree\.(.+\.)?Pytree": _SIMPLE,
     r"distrax\.(.+\.)?(Jittable|Bijector|Distribution|Transformed)": _DISTRAX,
     r"numpyro\.(.+\.)?Distribution": _NUMPYRO,
-    # Its plain Distribution is no pytree.
+    # Its plain Distribution is not a pytree.
     r"tensorflow_probability\.substrates\.jax\.(.+\.)?AutoCompositeTensor\w*": _TFP,
     r"(typing|typing_extensions)\.NamedTuple": NAMED_TUPLE,
 }
@@ -100,7 +100,7 @@ class _Table:
 BY_BASE = _Table(_BASES)
 BY_DECORATOR = _Table(_DECORATORS)
 
-# What a class may have for a base without becoming another kind of class.
+# What a class may have for a base without becoming a different kind of class.
 HARMLESS_BASES = re.compile(
     r"object|(typing|typing_extensions)\.(Generic|Protocol)|abc\.ABC"
     r"|collections\.abc\.\w+"

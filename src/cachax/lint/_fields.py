@@ -1,4 +1,4 @@
-"""A field of a class, and how JAX is told to leave it alone."""
+"""A field of a class, and how it is marked as static."""
 
 import ast
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Field:
 
 
 def is_static(default: ast.expr | None) -> bool:
-    """A field that JAX is told to leave alone, by any library's way of saying it."""
+    """Whether a field is marked as static, in the spelling of any library."""
     if not isinstance(default, ast.Call):
         return False
     function = (dotted(default.func) or "").rpartition(".")[2]
@@ -49,7 +49,7 @@ def is_static(default: ast.expr | None) -> bool:
 
 
 def _entries(node: ast.expr | None) -> dict[object, object]:
-    """The constants of a dict, written either way."""
+    """The constants of a dict, in both spellings."""
     match node:
         case ast.Dict(keys, values):
             pairs = zip(keys, values, strict=True)

@@ -95,7 +95,7 @@ def _class_of(field: Field, code: Code) -> Class | None:
 
 def is_used_as_array(name: str, cls: Class, code: Code) -> bool:
     """Whether the methods of a class do to an attribute what is done to arrays alone,
-    and nothing says that it is an array of numpy, or no array."""
+    and nothing says that it is a numpy array, or not an array."""
     field = cls.fields.get(name)
     if field is None or code.kinds.of_field(field) is Kind.OTHER:
         return False

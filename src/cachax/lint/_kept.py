@@ -47,9 +47,9 @@ class Kept:
 
 
 def reported(kept: Kept, message: str, severity: Severity | None = None) -> Found:
-    """Where it cannot be told whether the value has arrays, it is information."""
+    """If the linter can't tell whether the value has arrays, it is information."""
     sure = kept.kind.has_arrays
-    may = "" if sure else " (if the value holds JAX arrays, which cannot be told here)"
+    may = "" if sure else " (if the value holds JAX arrays, which is unknown)"
     return Found(
         kept.node,
         f"`{kept.name}` ({kept.how}){may}: {message}",
@@ -152,7 +152,7 @@ def is_concrete(function: FunctionNode, code: Code) -> bool:
 
 
 def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]:
-    """`if self._x is None: self._x = ...; return self._x`, where `_x` is no field."""
+    """`if self._x is None: self._x = ...; return self._x`, where `_x` is not a field."""
     obj = own_object(function, code.module)
     if obj is None or is_concrete(function, code):
         return

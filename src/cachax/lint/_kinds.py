@@ -1,4 +1,4 @@
-"""Is a value a JAX array? Surely, surely not, or it cannot be told."""
+"""Is a value a JAX array? Yes, no, or unknown."""
 
 import ast
 import re
@@ -38,8 +38,8 @@ _MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
 class Kinds:
     """Infers the kinds of values in one project.
 
-    Careful: a name that is bound to different kinds, an unknown function, an object
-    without an annotation cannot be told.
+    A name that is bound to different kinds, an unknown function and an object without
+    an annotation are unknown.
     """
 
     def __init__(self, project: Project) -> None:
@@ -234,7 +234,7 @@ class Kinds:
         return self._or_as_annotated(kind, function, module)
 
     def sometimes_returned(self, function: FunctionNode, module: Module) -> Kind:
-        """The same, where an array on one of its ways is enough for a trap."""
+        """The same, if an array from one of its `return` statements is enough."""
         kind = either(self._kinds_returned(function, module))
         kind = self._or_as_annotated(kind, function, module)
         if kind is Kind.UNKNOWN and self._computes_from_arrays(function, module):
@@ -415,7 +415,7 @@ def _is_empty(value: ast.expr | None) -> bool:
 
 
 def either(kinds: Iterable[Kind]) -> Kind:
-    """Of a value that is one of several: an array on one way is enough for a trap."""
+    """Of a value that is one of several: one array is enough."""
     found = set(kinds)
     for kind in (Kind.ARRAY, Kind.TREE, Kind.UNKNOWN):
         if kind in found:

@@ -49,7 +49,7 @@ def dotted(node: ast.AST | None) -> str | None:
 class Bound:
     """A name bound by an assignment, and to what.
 
-    `value` is None where something is bound that cannot be told (a `with`, a loop).
+    `value` is None if what is bound is unknown (a `with`, a loop).
     """
 
     node: ast.AST
@@ -62,7 +62,7 @@ class Bound:
 
 
 class Module:
-    """A file that was parsed. What rules ask for is gathered on first use."""
+    """A file that was parsed. What rules need is collected on first use."""
 
     def __init__(self, tree: ast.Module, name: str = "", path: Path | None = None):
         self.tree = tree

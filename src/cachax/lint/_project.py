@@ -68,7 +68,7 @@ class Project:
         return name
 
     def name_of(self, node: ast.AST | None, module: Module) -> str:
-        """The dotted name of what an expression stands for; "" if it is no name."""
+        """The dotted name of what an expression stands for; "" if it is not a name."""
         found = self.resolve(node, module)
         return found.name if isinstance(found, Definition) else found or ""
 
@@ -141,7 +141,7 @@ class Project:
 
     def asks_for_functools(self, module: Module) -> bool:
         """Whether a file of the same package looks for properties by their class:
-        `isinstance(x, functools.cached_property)`. Then none may become another."""
+        `isinstance(x, functools.cached_property)`. Then none of them may be replaced."""
         if module.path is None:
             return False
         root = _import_root(module.path)

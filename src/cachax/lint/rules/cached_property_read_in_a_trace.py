@@ -2,17 +2,17 @@
 
 ## What it does
 
-Finds `functools.cached_property`, and lazy properties that write to `self`, on
-classes that are no pytrees, where a traced function of the same file reads them: a
-method with a static `self`, a jitted function or a loop body that closes over the
-object.
+Finds `functools.cached_property`, other caching properties, and lazy properties that
+write to `self`, on classes that are not pytrees, if a traced function of the same file
+reads them: a method with a static `self`, or a jitted function or loop body that closes
+over the object.
 
 ## Why is this bad?
 
-Inside `jit` or `scan` everything that JAX computes is a tracer, even from real
-arrays. The property keeps that tracer on an object that outlives the trace, and the
-next read fails with an `UnexpectedTracerError`, often far away. Read outside first,
-and it works: so it depends on the order of calls.
+Inside `jit` or `scan` everything that JAX computes is a tracer, even if it is computed
+from concrete arrays. The property keeps that tracer on an object that outlives the
+trace, and the next read fails with an `UnexpectedTracerError`, often far away. If the
+property is read outside first, it works: the result depends on the order of calls.
 
 ## Example
 
@@ -57,8 +57,8 @@ class Table:
 
 ## When it is fine
 
-The property is always read once outside before (or its body is under
-`jax.ensure_compile_time_eval()`, which is not reported).
+The property is always read outside of a trace first. (A body under
+`jax.ensure_compile_time_eval()` is not reported.)
 """
 
 import ast
@@ -108,6 +108,6 @@ def _message(kept: Kept, traced: Traced) -> str:
     where = f"`{name}`" if name else "a lambda"
     return (
         f"read in {where} (line {traced.function.lineno}), which {traced.by} traces; "
-        "the object is no argument there and would keep a tracer. Use "
+        "the object is not an argument there and would keep a tracer. Use "
         "cachax.cached_property."
     )

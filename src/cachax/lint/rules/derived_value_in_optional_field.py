@@ -100,8 +100,8 @@ def _may_be_derived(field: Field, code: Code) -> bool:
 
 
 def _derived(field: Field, found: list[Filling]) -> Filling | None:
-    """The filling to report: one that is computed from other fields, if no other shows
-    that the field has a state of its own."""
+    """The filling to report: one that is computed from other fields, unless a filling
+    shows that the field is state."""
     if any(filling.is_state for filling in found):
         return None
     private = field.name.startswith("_")

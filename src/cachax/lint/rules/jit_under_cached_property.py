@@ -6,10 +6,11 @@ Finds `@functools.cached_property` directly over `@jax.jit`.
 
 ## Why is this bad?
 
-The jitted body gets a `self` that is rebuilt from the fields, with nothing cached on
-it. A property that uses another one therefore computes that one again, although it is
-there. Where the body reads no other cached property of the class, nothing is lost but
-the value at the next jit boundary (CX101), and the finding is information.
+The jitted body gets a `self` that is rebuilt from the fields, without any cached values.
+If the body reads a different cached property of the object, that property is computed
+again, although its value exists. If the body reads no other cached property of the
+class, only the value itself is lost at the next jit boundary (CX101), and the finding
+is information.
 
 ## Example
 
@@ -58,7 +59,7 @@ class Process(eqx.Module):
 
 ## When it is fine
 
-The properties it reads are cheap.
+The properties that the body reads are cheap.
 """
 
 import itertools

@@ -2,17 +2,22 @@
 
 ## What it does
 
-Finds `functools.lru_cache` and `functools.cache` on functions and methods that return
-JAX arrays, or have a parameter annotated as one (an error), or get an argument of a
-jitted function (an error).
+Finds `functools.lru_cache`, `functools.cache` and similar tables (methodtools,
+cachetools, or a property made with one: `property(lru_cache(None)(f))`) on functions
+and methods that return JAX arrays, have a parameter annotated as one (an error), or get
+an argument of a jitted function (an error). Also finds them on methods of objects that
+hold arrays: of any pytree class with an array field, and of a plain class if the method
+reads an array of its object and the linter can't tell what it returns.
 
 ## Why is this bad?
 
 The table outlives every trace. If the first call happens inside `jit` or `scan`, the
 result is a tracer, even if the arguments are plain numbers, and the next call outside
-fails with an `UnexpectedTracerError`. JAX arrays are not hashable, so they cannot be
-arguments at all. On a method the table keeps every object alive, and does not notice
-when a field changes.
+fails with an `UnexpectedTracerError`. JAX arrays are not hashable, so they can't be
+arguments at all. On a method the object is part of the key. A dataclass or equinox
+module with array fields can't be hashed. A class that is hashed by identity gets a new
+entry whenever JAX rebuilds the object. The table keeps every object alive, and returns
+the old value after a field has changed.
 
 ## Example
 
@@ -44,8 +49,8 @@ On a method, use `cachax.cached_method` or `cachax.cached_property`.
 
 ## When it is fine
 
-It is never called inside a trace, or its body is under
-`jax.ensure_compile_time_eval()` (which is not reported).
+It is never called inside a trace and no field of the object changes, or its body is
+under `jax.ensure_compile_time_eval()` (which is not reported).
 """
 
 import ast
@@ -93,7 +98,7 @@ def _is_table(decorator: ast.expr, code: Code) -> bool:
 def _wrapped(call: ast.Call, code: Code) -> FunctionNode | None:
     """The function of this file in `lru_cache(f)` or `lru_cache(maxsize=3)(f)`."""
     wrapper = called_in_the_end(call.func)
-    may = "cache" in (dotted(wrapper) or "")  # most calls are none, and seen at once
+    may = "cache" in (dotted(wrapper) or "")  # most calls are not one
     if not call.args or not may or not is_table(call, code.module, code.project):
         return None
     match code.project.resolve(call.args[0], code.module):
@@ -111,7 +116,7 @@ def _of_function(
         yield Found(
             decorator,
             f"{name} has the parameter `{array}`, a JAX array: arrays are not "
-            "hashable, the call fails.",
+            "hashable, so the call fails.",
         )
     elif is_concrete(function, code):
         return
@@ -143,7 +148,7 @@ def _of_method(
             yield Found(
                 decorator,
                 f"{name} has the object for a key, and `{obj}.{held[0]}` is an array: "
-                "the object cannot be hashed, or is a new key whenever JAX rebuilds "
+                "the object can't be hashed, or is a new key whenever JAX rebuilds "
                 "it. Use cachax.cached_method instead.",
                 Severity.WARNING,
             )
@@ -155,8 +160,8 @@ def _of_method(
         yield Found(
             decorator,
             f"{name} is computed from `{obj}.{read[0]}`, an array: it keeps every "
-            "object alive, does not notice when the array is replaced, and keeps a "
-            "tracer if it is first called in a trace. Use cachax.cached_method instead.",
+            "object alive, is stale when the array is replaced, and keeps a tracer if "
+            "it is first called in a trace. Use cachax.cached_method instead.",
             Severity.WARNING,
         )
 
@@ -173,7 +178,7 @@ def _array_parameter(function: FunctionNode, code: Code) -> str | None:
 def _called_with_tracers(
     cached: dict[ast.AST, ast.expr], code: Code
 ) -> Iterator[Found]:
-    """Where a jitted function hands one of its own arguments to a cached one."""
+    """Where a jitted function passes one of its own arguments to a cached one."""
     for traced in code.traced if cached else ():
         if not traced.is_jit:
             continue
