@@ -268,6 +268,7 @@ def test_a_value_of_a_class_of_the_project(tmp_path: Path) -> None:
 import functools
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 class Ciphertext(eqx.Module):
     values: {field}
@@ -275,8 +276,11 @@ class Ciphertext(eqx.Module):
 class Table:
     @functools.lru_cache
     def encrypted(self, n) -> Ciphertext:
-        return unknown(n)
+        bits = jnp.arange(n)
+        return [unknown(bit) for bit in bits][0]
 """
     arrays = text.format(field="jax.Array")
     assert codes(tmp_path, {"a.py": arrays}, "a.py") == ["CX204"]
+    numpy = arrays.replace("jnp.arange", "range")
+    assert codes(tmp_path, {"a.py": numpy}, "a.py") == []
     assert codes(tmp_path, {"a.py": text.format(field="int")}, "a.py") == []

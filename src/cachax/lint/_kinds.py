@@ -218,14 +218,10 @@ class Kinds:
 
     def of_annotation(self, annotation: ast.expr | None, module: Module) -> Kind:
         kind = self._annotations.kind(annotation, module)
-        if kind is not Kind.UNKNOWN or self._depth >= _MOST_DEPTH:
+        if kind is not Kind.UNKNOWN:
             return kind
         cls = self._objects.annotated_class(annotation, module)
-        self._depth += 1  # a class may have a field of its own class
-        try:
-            return self._object(cls) if cls else kind
-        finally:
-            self._depth -= 1
+        return self._object(cls) if cls else kind
 
     def returned(self, function: FunctionNode, module: Module) -> Kind:
         """What a function always returns: by its body, else by its annotation."""
@@ -239,6 +235,8 @@ class Kinds:
         kind = self._or_as_annotated(kind, function, module)
         if kind is Kind.UNKNOWN and self._computes_from_arrays(function, module):
             return Kind.TREE
+        if kind is Kind.UNKNOWN and self._makes_arrays(function, module):
+            return self.of_annotation(function.returns, module)
         return kind
 
     def _computes_from_arrays(self, function: FunctionNode, module: Module) -> bool:
@@ -266,9 +264,12 @@ class Kinds:
     def _is_question(self, call: ast.Call, module: Module) -> bool:
         if self.of(call, module) is Kind.OTHER:
             return True
-        called = self._project.name_of(call.func, module)
-        if "." not in called or called.startswith("self."):
-            return True  # neither imported nor defined here: nothing is known of it
+        called = self._project.resolve(call.func, module)
+        if isinstance(called, Definition) and isinstance(called.node, ast.ClassDef):
+            return True  # what it holds is known from its fields
+        name = self._project.name_of(call.func, module)
+        if "." not in name or name.startswith("self."):
+            return True  # neither imported nor defined here
         name = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
         return _QUESTION.match(name) is not None
 
@@ -288,7 +289,14 @@ class Kinds:
     ) -> Kind:
         if kind is not Kind.UNKNOWN:
             return kind
-        return self.of_annotation(function.returns, module)
+        return self._annotations.kind(function.returns, module)
+
+    def _makes_arrays(self, function: FunctionNode, module: Module) -> bool:
+        """Whether a function of JAX is called in it. A class that holds arrays may as
+        well be given numpy's."""
+        calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+        names = (self._project.name_of(call.func, module) for call in calls)
+        return any(kind_of_call(name).has_arrays for name in names)
 
     def _kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
         """Of each of its `return` statements, those of None left out."""
@@ -349,8 +357,8 @@ class Kinds:
         if cls.family is None:
             return Kind.UNKNOWN
         leaves = [field for field in cls.declared.values() if not field.static]
-        has_arrays = any(self.of_field(field).has_arrays for field in leaves)
-        return Kind.TREE if has_arrays else Kind.UNKNOWN
+        kinds = [self._annotations.kind(f.annotation, f.module) for f in leaves]
+        return Kind.TREE if any(k.has_arrays for k in kinds) else Kind.UNKNOWN
 
     def _named_call(self, name: str, node: ast.Call, module: Module) -> Kind:
         first = node.args[0] if node.args else None

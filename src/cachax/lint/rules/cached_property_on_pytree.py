@@ -90,6 +90,8 @@ def check(code: Code) -> Iterator[Found]:
         if not family.holds_attributes:
             yield reported(kept, f"{family.name} has no `__dict__` to keep it in.")
             continue
+        if kept.attribute in kept.cls.tree_fields:
+            continue  # not dropped: CX207
         leaks = kept.caching is not Caching.WITHOUT_TRACERS
         also = ", and leaks a tracer if first read in a trace" if leaks else ""
         yield reported(

@@ -120,7 +120,7 @@ def _of_function(
         )
     elif is_concrete(function, code):
         return
-    elif code.kinds.sometimes_returned(function, code.module).has_arrays:
+    elif _value(function, code).has_arrays:
         cls = code.class_around(function)
         instead = "numpy" if cls is None else "cachax.cached_method"
         yield Found(
@@ -131,6 +131,13 @@ def _of_function(
         )
     else:
         yield from _of_method(function, decorator, name, code)
+
+
+def _value(function: FunctionNode, code: Code) -> Kind:
+    """Outside of a class only what is sure: many such tables are made with numpy."""
+    if own_object(function, code.module) is None:
+        return code.kinds.returned(function, code.module)
+    return code.kinds.sometimes_returned(function, code.module)
 
 
 def _of_method(
@@ -153,7 +160,7 @@ def _of_method(
                 Severity.WARNING,
             )
         return
-    if code.kinds.returned(function, code.module) is not Kind.UNKNOWN:
+    if _value(function, code) is not Kind.UNKNOWN:
         return
     read = sorted(arrays_read(function, cls, code))
     if read:
