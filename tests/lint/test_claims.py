@@ -1,6 +1,8 @@
 """What the pages of the rules claim, run on the code that they show."""
 
+import dataclasses
 import functools
+import importlib.util
 from typing import Any
 
 import jax
@@ -247,6 +249,156 @@ def test_cx207_its_gradient_does_not_reach_the_fields() -> None:
     for page, leaves in ((example, 2), (instead, 1)):
         series = page("CX207")["Series"](ONES)
         assert len(jax.tree.leaves(series)) == leaves
+
+
+def test_cx101_a_caching_property_of_a_user_is_dropped_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that checks for tracers, as numpyro's does, is dropped but does not leak."""
+    counting(monkeypatch)
+
+    class lazy:
+        def __init__(self, function: Any) -> None:
+            self.function = function
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            value = self.function(instance)
+            if not isinstance(value, jax.core.Tracer):
+                setattr(instance, self.function.__name__, value)
+            return value
+
+    @jax.tree_util.register_pytree_node_class
+    class Process:
+        def __init__(self, x: jax.Array) -> None:
+            self.x = x
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> "Process":
+            return cls(*children)
+
+        @lazy
+        def factor(self) -> jax.Array:
+            return jnp.linalg.cholesky(self.x)
+
+    process = Process(jnp.eye(3))
+    with computations() as counts:
+        for _ in range(2):
+            jax.block_until_ready(jax.jit(lambda p: p.factor[0, 0])(process))
+        jax.block_until_ready(process.factor)
+        jax.block_until_ready(process.factor)
+    assert counts == {"factor": 3}
+    process = Process(jnp.eye(3))
+    jax.jit(lambda x: x + process.factor)(1.0)
+    assert (process.factor == jnp.eye(3)).all()
+
+
+def test_cx103_netkets_is_stale_after_tree_map_and_its_gradient_is_zero() -> None:
+    struct = pytest.importorskip("netket.utils.struct")
+
+    @struct.dataclass
+    class Foo:
+        x: jax.Array
+
+        @struct.property_cached(pytree_node=True)
+        def energy(self) -> jax.Array:
+            return jnp.sum(self.x**2)
+
+    foo = Foo(ONES)
+    assert foo.energy == 3.0
+    doubled = jax.tree.map(lambda leaf: 2 * leaf, foo)
+    assert doubled.energy == 6.0  # of the new field it is 12
+    assert (jax.grad(lambda f: f.energy)(foo).x == 0).all()
+    assert foo.replace(x=2 * ONES).energy == 12.0
+
+
+def test_cx204_an_object_with_arrays_is_no_key() -> None:
+    eqx = pytest.importorskip("equinox")
+
+    class Foo(eqx.Module):  # type: ignore[misc]
+        x: jax.Array
+
+        @functools.lru_cache  # noqa: B019 (that it fails is the point)
+        def energy(self) -> jax.Array:
+            return jnp.sum(self.x**2)
+
+    with pytest.raises(TypeError, match="unhashable"):
+        Foo(ONES).energy()
+
+
+def test_cx204_a_table_on_a_method_is_stale() -> None:
+    class Foo:
+        def __init__(self, x: jax.Array) -> None:
+            self.x = x
+
+        @functools.lru_cache  # noqa: B019 (that it is stale is the point)
+        def energy(self) -> jax.Array:
+            return jnp.sum(self.x**2)
+
+    foo = Foo(ONES)
+    assert foo.energy() == 3.0
+    foo.x = 2 * ONES
+    assert foo.energy() == 3.0
+
+
+def test_cx205_each_object_is_compiled_separately() -> None:
+    pytree = instead("CX205")["Model"]
+    traces = []
+
+    class Static:
+        def __init__(self, w: jax.Array) -> None:
+            self.w = w
+
+        @functools.partial(jax.jit, static_argnums=0)
+        def predict(self, x: jax.Array) -> jax.Array:
+            traces.append(x)
+            return self.w * x
+
+    for w in (ONES, 2 * ONES):
+        assert (Static(w).predict(1.0) == w).all()
+        assert (pytree(w).predict(1.0) == w).all()
+    assert len(traces) == 2
+
+
+def test_cx208_is_stale_and_its_gradient_is_zero() -> None:
+    for page, right in ((example, False), (instead, True)):
+        cls = page("CX208")["Arm"]
+        arm = cls(ONES) if right else cls.build(ONES)
+
+        def last(arm: Any, name: str = "tips" if right else "_tips") -> jax.Array:
+            tip: jax.Array = getattr(arm, name)[-1]
+            return tip
+
+        moved = dataclasses.replace(arm, angles=0 * ONES)
+        assert bool(jnp.allclose(last(moved), 3.0)) is right
+        gradient = jax.grad(last)(arm).angles
+        assert bool(jnp.allclose(gradient, -jnp.sin(ONES))) is right
+        bare = jax.tree.structure(cls(ONES))
+        assert (jax.tree.structure(arm) == bare) is right
+
+
+def test_cx305_computes_the_value_in_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counting(monkeypatch)
+    train = example("CX305")["train"]
+    with computations() as counts:
+        jax.block_until_ready(train(jnp.eye(3), ONES))
+    assert counts == {"factor": 100}
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("cachax._core") is None,
+    reason="values follow arrays through `cachax.jit` since cachax has `_core`",
+)
+def test_cx305_cachax_computes_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counting(monkeypatch)
+    train = instead("CX305")["train"]
+    with computations() as counts:
+        jax.block_until_ready(train(jnp.eye(3), ONES))
+    assert counts == {"factor": 1}
 
 
 def test_cx301_is_refused_when_the_class_is_made() -> None:

@@ -129,7 +129,10 @@ def lazy(f, option=None):
     "a lambda": "lazy = lambda f: functools.cached_property(f)\n",
 }
 TABLES = {
-    "property of a table": "def lazy(f):\n    return property(functools.lru_cache(None)(f))\n",
+    "property of a table": """
+def lazy(f):
+    return property(functools.lru_cache(None)(f))
+""",
     "a table above": """
 def lazy(f):
     @property
@@ -218,7 +221,10 @@ class Foo(eqx.Module):
     text = CLASSES["setattr"] + text
     assert codes(text) == ["CX101"]
     assert codes(text.replace("jnp.sum(self.a)", "self.a.shape")) == []
-    assert codes(text.replace("cached_property(", "property(").replace("lazy(", "f(")) == []
+    assert (
+        codes(text.replace("cached_property(", "property(").replace("lazy(", "f("))
+        == []
+    )
 
 
 def test_made_by_a_call_with_a_table() -> None:

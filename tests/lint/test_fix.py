@@ -160,7 +160,9 @@ def test_an_import_that_goes_leaves_no_gap(above: str) -> None:
 
 
 def test_cachax_is_imported_once_and_under_its_name() -> None:
-    fixed = fixed_text(MODULE.replace("import jax\n", "import cachax as cx\nimport jax\n"))
+    fixed = fixed_text(
+        MODULE.replace("import jax\n", "import cachax as cx\nimport jax\n")
+    )
     assert fixed is not None
     assert "@cx.cached_property" in fixed
     assert fixed.count("import cachax") == 1

@@ -24,9 +24,7 @@ BUILD = """
 """
 
 
-def arm(
-    method: str, annotation: str = "Array | None", default: str = "None"
-) -> str:
+def arm(method: str, annotation: str = "Array | None", default: str = "None") -> str:
     return CLASS.format(method=method.strip(), annotation=annotation, default=default)
 
 
@@ -103,7 +101,9 @@ def test_filled_with_something_else(method: str) -> None:
     assert codes(arm(method)) == []
 
 
-@pytest.mark.parametrize("annotation", ["Array", "Optional[Array]", "Float[Array, 'n']"])
+@pytest.mark.parametrize(
+    "annotation", ["Array", "Optional[Array]", "Float[Array, 'n']"]
+)
 def test_annotations(annotation: str) -> None:
     assert codes(arm(BUILD, annotation)) == ["CX208"]
     default = "dataclasses.field(default=None, repr=False)"

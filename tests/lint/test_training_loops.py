@@ -105,7 +105,10 @@ def test_nothing_is_lost(edits: tuple[tuple[str, str], ...]) -> None:
 def test_with_an_annotation_the_jitted_function_is_reported() -> None:
     text = program(("def step(state)", "def step(state: State)"))
     assert codes(text) == ["CX304"]
-    assert codes(text.replace("cachax.cached", "functools.cached")) == ["CX101", "CX305"]
+    assert codes(text.replace("cachax.cached", "functools.cached")) == [
+        "CX101",
+        "CX305",
+    ]
 
 
 def test_a_value_of_an_object_in_the_state() -> None:
@@ -147,6 +150,6 @@ def test_the_message_names_the_value_and_what_did_not_change() -> None:
     (found,) = linted(IMPORTS + PROGRAM)
     assert found.message == (
         "jax.jit loses `State.factor` in every step of the loop in line "
-        f"{found.start.line - 1}, and it is computed again although `x` did not change. "
-        "Use cachax.jit."
+        f"{found.start.line - 1}, and it is computed again although `x` did not "
+        "change. Use cachax.jit."
     )

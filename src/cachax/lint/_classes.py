@@ -351,9 +351,7 @@ def _assigned_to_self(function: FunctionNode) -> Iterator[tuple[str, ast.expr]]:
                 yield attr, ast.copy_location(ast.List([value], ast.Load()), value)
 
 
-def _attributes_in(
-    target: ast.expr, value: ast.expr
-) -> Iterator[tuple[str, ast.expr]]:
+def _attributes_in(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     match target:
         case ast.Attribute(ast.Name("self"), attr):
             yield attr, value

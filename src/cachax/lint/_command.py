@@ -112,9 +112,7 @@ def _checked(options: argparse.Namespace, settings: Settings) -> list[Checked]:
         return run(paths, settings, fix, progress.advance)
 
 
-def _check_stdin(
-    options: argparse.Namespace, settings: Settings, fix: bool
-) -> Checked:
+def _check_stdin(options: argparse.Namespace, settings: Settings, fix: bool) -> Checked:
     name = options.stdin_filename or STDIN
     path = Path(options.stdin_filename).absolute() if options.stdin_filename else None
     try:

@@ -1,4 +1,4 @@
-"""Which decorators compute a value once and keep it: functools', and those of others."""
+"""Which decorators compute a value once and keep it: functools', and others."""
 
 import ast
 import enum
@@ -26,7 +26,17 @@ TABLES = re.compile(
 )
 # Calls in a `__get__` that take the object and compute nothing from it.
 _QUESTIONS = {
-    *("setattr", "getattr", "hasattr", "delattr", "vars", "type", "id", "hash", "super"),
+    *(
+        "setattr",
+        "getattr",
+        "hasattr",
+        "delattr",
+        "vars",
+        "type",
+        "id",
+        "hash",
+        "super",
+    ),
     *("isinstance", "issubclass", "repr", "str", "ref", "WeakMethod", "MethodType"),
     *("partial", "bind", "__get__", "__set__", "__setattr__", "__getattribute__"),
 }
@@ -194,7 +204,7 @@ def _dicts_of(nodes: list[ast.AST], obj: str) -> set[str]:
 
 
 def _is_on(node: ast.AST, obj: str) -> bool:
-    """`obj.cache`, `vars(obj)`, `getattr(obj, name)`, `obj.__dict__.setdefault(...)`."""
+    """`obj.cache`, `vars(obj)`, `getattr(obj, name)`, `vars(obj).setdefault(...)`."""
     match node:
         case ast.Attribute(ast.Name(name)):
             return name == obj

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class Keeps(enum.Enum):
-    """What happens to an attribute that is not a field, when JAX rebuilds the object."""
+    """What happens to an attribute that is not a field when JAX rebuilds the object."""
 
     NOTHING = "it is dropped"
     STATIC = "it becomes static"

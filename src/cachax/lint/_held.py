@@ -30,9 +30,9 @@ _LINEN = re.compile(r"(flax\.linen|haiku)\.(.+\.)?\w*Module")
 def arrays_read(
     function: FunctionNode, cls: Class, code: Code, depth: int = _MOST_DEPTH
 ) -> set[str]:
-    """The attributes with arrays that a method reads, by itself or through other methods
-    of its object; also attributes with an object of a plain class of the project, if
-    what is read or called there reads such arrays."""
+    """The attributes with arrays that a method reads, by itself or through others of
+    its object; also attributes with an object of a plain class of the project, if what
+    is read or called there reads such arrays."""
     return {
         read.attr
         for method, owner in methods_used(function, cls).items()
@@ -101,21 +101,19 @@ def is_used_as_array(name: str, cls: Class, code: Code) -> bool:
         return False
     if not code.kinds.may_be_array(field):
         return False
-    return any(
-        name in owner.module.remember(
-            (is_used_as_array, owner.node), lambda: _used_as_arrays(owner, code)
-        )
-        for owner in cls.ancestors
-    )
+    return any(name in _used_as_arrays(owner, code) for owner in cls.ancestors)
 
 
 def _used_as_arrays(cls: Class, code: Code) -> set[str]:
-    return {
-        name
-        for function in cls.own_methods.values()
-        for node in ast.walk(function)
-        for name in _arrays_in(node, cls.module, code)
-    }
+    def find() -> set[str]:
+        return {
+            name
+            for function in cls.own_methods.values()
+            for node in ast.walk(function)
+            for name in _arrays_in(node, cls.module, code)
+        }
+
+    return cls.module.remember((_used_as_arrays, cls.node), find)
 
 
 def _arrays_in(node: ast.AST, module: Module, code: Code) -> list[str]:

@@ -38,7 +38,7 @@ class Kept:
 
     @property
     def keeps(self) -> Keeps | None:
-        """What happens to the value when JAX rebuilds the object; None if it doesn't."""
+        """What happens to the value when JAX rebuilds the object, if it does that."""
         if self.cls.family is None:
             return None
         if self.caching is Caching.IN_THE_TREE:
@@ -81,9 +81,7 @@ def _all(code: Code) -> Iterator[Kept]:
                 yield _kept(cls, name, wrapped, call, code)
 
 
-def _kept(
-    cls: Class, name: str, function: Wrapped, node: ast.expr, code: Code
-) -> Kept:
+def _kept(cls: Class, name: str, function: Wrapped, node: ast.expr, code: Code) -> Kept:
     is_decorator = node in getattr(function, "decorator_list", ())
     how = f"@{ast.unparse(node)}" if is_decorator else f"{name} = {ast.unparse(node)}"
     call = node if is_decorator else getattr(node, "func", node)
@@ -152,7 +150,7 @@ def is_concrete(function: FunctionNode, code: Code) -> bool:
 
 
 def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]:
-    """`if self._x is None: self._x = ...; return self._x`, where `_x` is not a field."""
+    """`if self._x is None: self._x = ...; return self._x`, and `_x` is not a field."""
     obj = own_object(function, code.module)
     if obj is None or is_concrete(function, code):
         return

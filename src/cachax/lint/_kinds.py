@@ -280,7 +280,9 @@ class Kinds:
             case ast.Attribute(value, name) if self._is_leaf(node, module):
                 owner = self._objects.class_of(value, module)
                 field = owner.fields.get(name) if owner else None
-                said = ast.unparse(field.annotation) if field and field.annotation else ""
+                said = (
+                    ast.unparse(field.annotation) if field and field.annotation else ""
+                )
                 return not re.fullmatch(r"(\w+\.)?Any", said)
         return False
 

@@ -158,7 +158,7 @@ class Module:
 
     def stands_in(self, definition: ast.AST, name: str) -> bool:
         """Whether it is only for when the name is not imported:
-        `except ImportError: name = None`, or `if ...: import name; else: name = None`."""
+        `except ImportError: x = None`, or `if ...: import x`, `else: x = None`."""
         if name not in self.imports:
             return False
         around = list(self.around(definition))

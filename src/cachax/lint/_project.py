@@ -141,7 +141,7 @@ class Project:
 
     def asks_for_functools(self, module: Module) -> bool:
         """Whether a file of the same package looks for properties by their class:
-        `isinstance(x, functools.cached_property)`. Then none of them may be replaced."""
+        `isinstance(x, functools.cached_property)`. Then none may be replaced."""
         if module.path is None:
             return False
         root = _import_root(module.path)

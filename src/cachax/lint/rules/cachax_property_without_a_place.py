@@ -67,6 +67,5 @@ def check(code: Code) -> Iterator[Found]:
             continue
         yield Found(
             decorator,
-            f"`{cls.name}.{function.name}`: a cached value can't be stored, "
-            f"{reason}.",
+            f"`{cls.name}.{function.name}`: a cached value can't be stored, {reason}.",
         )

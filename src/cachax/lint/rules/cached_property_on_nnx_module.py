@@ -7,11 +7,11 @@ write to `self`, on classes derived from `nnx.Module`.
 
 ## Why is this bad?
 
-nnx treats every attribute that is not a Variable as static. A value that is cached there
-becomes a constant of compiled programs: after an optimizer step it is still the old
-value, and no gradient flows through it. No error is raised. If it is first read under
-`nnx.jit`, a tracer is left on the module. (Older versions of flax refuse such a module
-with a `ValueError`.)
+nnx treats every attribute that is not a Variable as static. A value that is cached
+there becomes a constant of compiled programs: after an optimizer step it is still the
+old value, and no gradient flows through it. No error is raised. If it is first read
+under `nnx.jit`, a tracer is left on the module. (Older versions of flax refuse such a
+module with a `ValueError`.)
 
 ## Example
 

@@ -57,8 +57,8 @@ class Process(eqx.Module):
         return jnp.linalg.cholesky(self.x)
 ```
 
-With `cachax.jit` instead of `jax.jit` the value is passed into the function. Under plain
-`jax.jit` it is computed inside, as before, and never leaks.
+With `cachax.jit` instead of `jax.jit` the value is passed into the function. Under
+plain `jax.jit` it is computed inside, as before, and never leaks.
 
 ## When it is fine
 

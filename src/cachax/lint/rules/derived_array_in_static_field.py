@@ -51,8 +51,8 @@ class Process(eqx.Module):
 
 ## When it is fine
 
-The array is a constant table. Then compute it with numpy, and store it in a static field
-as something hashable.
+The array is a constant table. Then compute it with numpy, and store it in a static
+field as something hashable.
 """
 
 import ast

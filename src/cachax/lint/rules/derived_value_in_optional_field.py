@@ -117,6 +117,6 @@ def _found(cls: Class, field: Field, filling: Filling) -> Found:
     return Found(
         field.node,
         f"`{cls.name}.{field.name}` is computed from `{min(filling.sources)}` in line "
-        f"{filling.node.lineno} and kept as a leaf: stale after an update, and no gradient flows "
-        "back. Use cachax.cached_property.",
+        f"{filling.node.lineno} and kept as a leaf: stale after an update, and no "
+        "gradient flows back. Use cachax.cached_property.",
     )

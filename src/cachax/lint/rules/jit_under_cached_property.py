@@ -6,7 +6,7 @@ Finds `@functools.cached_property` directly over `@jax.jit`.
 
 ## Why is this bad?
 
-The jitted body gets a `self` that is rebuilt from the fields, without any cached values.
+The jitted body gets a `self` that is rebuilt from the fields, without cached values.
 If the body reads a different cached property of the object, that property is computed
 again, although its value exists. If the body reads no other cached property of the
 class, only the value itself is lost at the next jit boundary (CX101), and the finding

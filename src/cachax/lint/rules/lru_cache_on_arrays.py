@@ -88,7 +88,7 @@ def check(code: Code) -> Iterator[Found]:
 
 
 def _is_table(decorator: ast.expr, code: Code) -> bool:
-    """`lru_cache`, or what makes a property with one: `property(lru_cache(None)(f))`."""
+    """`lru_cache`, or what makes such a property: `property(lru_cache(None)(f))`."""
     return (
         is_table(decorator, code.module, code.project)
         or caching(decorator, code.module, code.project) is Caching.IN_TABLE

@@ -94,8 +94,8 @@ def check(code: Code) -> Iterator[Found]:
                 yield Found(
                     read,
                     f"`{cls.name}.{read.attr}` is a cached property, and is read when "
-                    "JAX flattens the object: it determines the tree. Flatten the fields "
-                    "alone.",
+                    "JAX flattens the object: it determines the tree. Flatten only the "
+                    "fields.",
                 )
 
 

@@ -126,7 +126,7 @@ class _Step:
 
 def check(code: Code) -> Iterator[Found]:
     jitted = {t.said: t for t in code.traced if t.by in _INSTEAD}
-    functions = {t.function: t for t in jitted.values()}
+    functions: dict[ast.AST, Traced] = {t.function: t for t in jitted.values()}
     if not functions:
         return
     for node in code.module.nodes:
@@ -214,8 +214,8 @@ def _of_step(step: _Step, code: Code) -> Iterator[Found]:
         also = "" if of_cachax else "cachax.cached_property and "
         yield Found(
             step.call,
-            f"{step.traced.by} loses `{owner.name}.{name}` in every step of the loop in "
-            f"line {step.loop.lineno}, and it is computed again although "
+            f"{step.traced.by} loses `{owner.name}.{name}` in every step of the loop "
+            f"in line {step.loop.lineno}, and it is computed again although "
             f"{_listed(fields)} did not change. Use {also}{instead}.",
         )
         return
@@ -269,8 +269,8 @@ def _changed(function: ast.AST, state: str, code: Code) -> set[str] | None:
 def _cached(
     read: ast.AST, state: str, cls: Class, code: Code
 ) -> tuple[Class, str, set[str], bool] | None:
-    """A cached property that is read on the state, on an object in one of its fields, or
-    in a method that is called there: with the fields of the state that it depends on."""
+    """A cached property that is read on the state, on an object in one of its fields,
+    or in a method that is called there; with the fields that it depends on."""
     if not isinstance(read, ast.Attribute) or not isinstance(read.ctx, ast.Load):
         return None
     path = [read.attr]
@@ -294,5 +294,10 @@ def _cached(
                 continue
             used = attributes_read(function, owner)
             fields = {f for f in used if f in owner.fields and not owner.method(f)}
-            return owner, function.name, fields if owner is cls else {path[0]}, of_cachax
+            return (
+                owner,
+                function.name,
+                fields if owner is cls else {path[0]},
+                of_cachax,
+            )
     return None

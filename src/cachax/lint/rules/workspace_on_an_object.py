@@ -123,7 +123,9 @@ def _depends_on(
                 if attribute != write.attribute:
                     return True
             case ast.Call(_, arguments):
-                if any(isinstance(a, ast.Name) and a.id == parameter for a in arguments):
+                if any(
+                    isinstance(a, ast.Name) and a.id == parameter for a in arguments
+                ):
                     return True
     return False
 
