@@ -81,7 +81,7 @@ def test_registered_by_a_call() -> None:
         "@dataclasses.dataclass\nclass Foo:",
         "class Foo(Unknown):",
         "@jax.tree_util.register_static\nclass Foo:",
-        # Not registered itself: to JAX it is no pytree.
+        # Not registered itself: to JAX it is not a pytree.
         "@flax.struct.dataclass\nclass Base:\n    pass\n\nclass Foo(Base):",
     ],
 )
@@ -113,7 +113,7 @@ ARRAYS = {
     "an early return": (
         "if self.n:\n            return 0.0\n        return jnp.ones(3)"
     ),
-    "another property": "return self.helper",
+    "a different property": "return self.helper",
     "a method of its own": "return self.method()",
     "stop_gradient": "return lax.stop_gradient(self.a)",
     "a field by jaxtyping": "return self.f * 2",
@@ -412,7 +412,7 @@ NOT_READ_IN_A_TRACE = {
         b = self.b
         return jax.jit(lambda x: x * b)(x)
 """,
-    "another attribute": """
+    "a different attribute": """
     def use(self, x):
         return jax.jit(lambda x: x * self.a)(x)
 """,
@@ -434,7 +434,7 @@ def test_a_plain_object_not_read_in_a_trace(rest: str) -> None:
     assert codes(PLAIN + rest) == []
 
 
-def test_jit_under_a_cached_property_that_reads_another() -> None:
+def test_jit_under_a_cached_property_that_reads_a_second_one() -> None:
     text = """
 class Foo(eqx.Module):
     a: Array

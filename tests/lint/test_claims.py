@@ -69,7 +69,7 @@ def test_cx101_leaks_when_first_read_in_a_trace() -> None:
     assert (process.factor == jnp.eye(3)).all()
 
 
-def test_cx101_warm_objects_of_equinox_have_another_structure() -> None:
+def test_cx101_warm_objects_of_equinox_have_a_different_structure() -> None:
     equinox = pytest.importorskip("equinox")
     if tuple(map(int, equinox.__version__.split(".")[:2])) < (0, 13):
         pytest.skip("since equinox 0.13")
@@ -82,33 +82,33 @@ def test_cx101_warm_objects_of_equinox_have_another_structure() -> None:
 def test_cx102_is_stale_and_its_gradient_is_zero() -> None:
     from flax import nnx
 
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
         model = page("CX102", "flax")["Model"](ONES)
         before = model.norm
         try:
             (gradient,) = jax.tree.leaves(nnx.grad(lambda m: m.norm)(model))
         except ValueError as error:  # older flax refuses such a module
             assert "Arrays leaves are not supported" in str(error)  # noqa: PT017
-            assert not right
+            assert not correct
             continue
-        assert bool(jnp.any(gradient != 0)) is right
+        assert bool(jnp.any(gradient != 0)) is correct
         model.w = nnx.Param(2 * ONES)
-        assert bool(jnp.allclose(model.norm, 2 * before)) is right
+        assert bool(jnp.allclose(model.norm, 2 * before)) is correct
 
 
 def test_cx103_is_stale_and_its_gradient_astray() -> None:
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
         scale = page("CX103", "distrax")["Scale"](ONES)
         scale.energy  # noqa: B018 (kept on first read)
         doubled = jax.tree.map(lambda leaf: 2 * leaf, scale)
-        assert bool(doubled.energy == 12.0) is right
+        assert bool(doubled.energy == 12.0) is correct
         gradient = jax.grad(lambda s: s.energy)(scale)
-        assert bool(jnp.allclose(gradient.x, 2 * ONES)) is right
+        assert bool(jnp.allclose(gradient.x, 2 * ONES)) is correct
 
 
-def test_cx103_a_warm_chex_dataclass_is_another_tree() -> None:
+def test_cx103_a_warm_chex_dataclass_has_a_different_structure() -> None:
     chex = pytest.importorskip("chex")
-    for decorator, right in (
+    for decorator, correct in (
         (functools.cached_property, False),
         (cachax.cached_property, True),
     ):
@@ -121,7 +121,7 @@ def test_cx103_a_warm_chex_dataclass_is_another_tree() -> None:
         foo = Foo(x=ONES)
         cold = jax.tree.structure(foo)
         foo.energy  # noqa: B018 (kept on first read)
-        assert (jax.tree.structure(foo) == cold) is right
+        assert (jax.tree.structure(foo) == cold) is correct
 
 
 def test_cx104_keeps_a_tracer() -> None:
@@ -147,14 +147,14 @@ def test_cx105_computes_the_other_property_again(
 
 
 def test_cx201_is_stale_has_no_gradient_and_changes_the_tree() -> None:
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
         foo = page("CX201", "flax")["Foo"](ONES)
         cold = jax.tree.structure(foo)
         foo.energy  # noqa: B018 (filled on first read)
-        assert (jax.tree.structure(foo) == cold) is right
-        assert bool(foo.replace(a=2 * ONES).energy == 12.0) is right
+        assert (jax.tree.structure(foo) == cold) is correct
+        assert bool(foo.replace(a=2 * ONES).energy == 12.0) is correct
         gradient = jax.grad(lambda f: f.energy)(foo).a
-        assert bool(jnp.allclose(gradient, 2 * ONES)) is right
+        assert bool(jnp.allclose(gradient, 2 * ONES)) is correct
 
 
 def test_cx202_is_stale() -> None:
@@ -211,10 +211,10 @@ def test_cx205_keeps_the_old_value() -> None:
 
 @pytest.mark.filterwarnings("ignore:A JAX array is being set as static:UserWarning")
 def test_cx206_has_no_gradient() -> None:
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
         process = page("CX206", "equinox")["Process"](ONES)
         gradient = jax.grad(lambda p: p.energy)(process).x
-        assert bool(jnp.allclose(gradient, 2 * ONES)) is right
+        assert bool(jnp.allclose(gradient, 2 * ONES)) is correct
 
 
 @pytest.mark.filterwarnings("ignore:A JAX array is being set as static:UserWarning")
@@ -363,20 +363,20 @@ def test_cx205_each_object_is_compiled_separately() -> None:
 
 
 def test_cx208_is_stale_and_its_gradient_is_zero() -> None:
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
         cls = page("CX208")["Arm"]
-        arm = cls(ONES) if right else cls.build(ONES)
+        arm = cls(ONES) if correct else cls.build(ONES)
 
-        def last(arm: Any, name: str = "tips" if right else "_tips") -> jax.Array:
+        def last(arm: Any, name: str = "tips" if correct else "_tips") -> jax.Array:
             tip: jax.Array = getattr(arm, name)[-1]
             return tip
 
         moved = dataclasses.replace(arm, angles=0 * ONES)
-        assert bool(jnp.allclose(last(moved), 3.0)) is right
+        assert bool(jnp.allclose(last(moved), 3.0)) is correct
         gradient = jax.grad(last)(arm).angles
-        assert bool(jnp.allclose(gradient, -jnp.sin(ONES))) is right
+        assert bool(jnp.allclose(gradient, -jnp.sin(ONES))) is correct
         bare = jax.tree.structure(cls(ONES))
-        assert (jax.tree.structure(arm) == bare) is right
+        assert (jax.tree.structure(arm) == bare) is correct
 
 
 def test_cx305_computes_the_value_in_every_step(
@@ -412,7 +412,7 @@ def test_cx301_is_refused_when_the_class_is_made() -> None:
 
 
 def test_cx302_drops_what_was_cached_before() -> None:
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
 
         class Series(page("CX302")["Series"]):  # type: ignore[misc]
             @cachax.cached_property
@@ -422,10 +422,10 @@ def test_cx302_drops_what_was_cached_before() -> None:
         series = Series(ONES)
         cachax.warm(series, "other")
         cachax.warm(series, "scaled")
-        assert cachax.is_cached(series, "other") is right
+        assert cachax.is_cached(series, "other") is correct
 
 
-def test_cx303_is_another_number_in_a_copy() -> None:
+def test_cx303_is_a_different_number_in_a_copy() -> None:
     import copy
 
     sample = example("CX303")["Sample"](3)

@@ -211,7 +211,7 @@ ALONE = {
         "class Foo(eqx",
         "x = isinstance(y, functools.cached_property)\nclass Foo(eqx",
     ),
-    "another cachax": ("class Foo(", "cachax = 3\nclass Foo("),
+    "a different cachax": ("class Foo(", "cachax = 3\nclass Foo("),
     "silenced": ("# computed once", "# noqa: CX101"),
     "no array": ("jnp.sum(self.a)", "self.a.shape"),
     "who knows": ("jnp.sum(self.a)", "unknown()"),

@@ -67,7 +67,7 @@ def test_a_field_that_tree_flatten_names() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        # state that is not given back is no cache
+        # state that is not returned is not a cache
         "        if self._b is None:\n            self._b = jnp.zeros(3)\n",
         # no arrays
         "        if self._b is None:\n            self._b = 3\n"

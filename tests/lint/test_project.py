@@ -95,7 +95,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize(("head", "files"), LAYOUTS.values(), ids=LAYOUTS)
-def test_a_base_class_in_another_file(
+def test_a_base_class_in_a_different_file(
     tmp_path: Path, head: str, files: dict[str, str]
 ) -> None:
     name = "pkg/sub/a.py" if "pkg/sub/__init__.py" in files else "pkg/a.py"
@@ -137,7 +137,7 @@ class Foo(eqx.Module):
 """
 
 
-def test_an_annotation_and_a_function_of_another_file(tmp_path: Path) -> None:
+def test_an_annotation_and_a_function_of_a_different_file(tmp_path: Path) -> None:
     files = {
         "p/__init__.py": "",
         "p/types.py": "import jax\nArray = jax.Array\n",

@@ -24,25 +24,27 @@ STDIN = "-"
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Finds cached values that JAX drops, leaks or lets go stale. Needs no JAX."
+        "Finds cached values that JAX drops, leaks or leaves stale. JAX is not needed."
     )
-    parser.epilog = "Exit code: 0 nothing found, or notes only; 1 found; 2 misused."
+    parser.epilog = (
+        "Exit code: 0 without errors and warnings, 1 with some, 2 for invalid usage."
+    )
     add = parser.add_argument
-    add("paths", nargs="*", metavar="PATH", help="files and folders; - is the input")
+    add("paths", nargs="*", metavar="PATH", help="files and folders; - for stdin")
     for option, what in [
-        ("--select", "only rules that begin so, by commas: CX1,CX401"),
-        ("--ignore", "not the rules that begin so"),
-        ("--exclude", "leave these files and folders out as well (globs)"),
+        ("--select", "only rules with these prefixes, comma-separated: CX1,CX401"),
+        ("--ignore", "no rules with these prefixes"),
+        ("--exclude", "also leave out these files and folders (globs)"),
     ]:
         add(option, action="append", type=_parts, default=[], metavar="LIST", help=what)
-    add("--force-exclude", action="store_true", help="even if a file is named")
-    add("--config", type=Path, metavar="FILE", help="a pyproject.toml to read")
+    add("--force-exclude", action="store_true", help="also leave out files named here")
+    add("--config", type=Path, metavar="FILE", help="the pyproject.toml to read")
     add("--output-format", choices=list(FORMATS), default="text")
-    add("--statistics", action="store_true", help="count by rule instead")
-    add("--fix", action="store_true", help="make the safe edits")
-    add("--diff", action="store_true", help="show the safe edits, write nothing")
-    add("--explain", metavar="CODE", help="the page of a rule")
-    add("--stdin-filename", metavar="PATH", help="what the input is called")
+    add("--statistics", action="store_true", help="print a count for each rule")
+    add("--fix", action="store_true", help="make the fixes that are safe")
+    add("--diff", action="store_true", help="only print the fixes that are safe")
+    add("--explain", metavar="CODE", help="print the page of a rule")
+    add("--stdin-filename", metavar="PATH", help="the path to report for stdin")
     parser.set_defaults(parser=parser, run=main)
 
 
@@ -55,7 +57,7 @@ def main(options: argparse.Namespace) -> int:
     if options.explain is not None:
         return _explain(options.explain, parser)
     if not options.paths:
-        parser.error("which files? Give a path, . for all below this folder")
+        parser.error("no path given; use . for the current folder")
     _replace_what_cannot_be_shown()
     try:
         settings = _settings(options)
@@ -179,7 +181,7 @@ def _count(fixed: list[Checked]) -> str:
 
 
 def _show(findings: list[Finding], options: argparse.Namespace) -> None:
-    # What is fixed from the input is on the output already.
+    # The fixed text of stdin is on stdout already.
     stream = sys.stderr if options.fix and STDIN in options.paths else sys.stdout
     if options.statistics:
         stream.write(statistics(findings, options.output_format == "json"))

@@ -79,7 +79,7 @@ def check_file(path: Path, settings: Settings, fix: bool = False) -> Checked:
     filename = str(path)
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise TooBigError(f"{path.stat().st_size:,} bytes is more than is read")
+            raise TooBigError(f"too big to be read: {path.stat().st_size:,} bytes")
         if path.is_dir():
             os.scandir(path).close()  # it could not be entered, and this says why
         source = from_bytes(filename, path.read_bytes())

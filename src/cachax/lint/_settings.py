@@ -29,7 +29,7 @@ _NONE = -1  # no prefix fits: less than the shortest
 
 
 class SettingsError(Exception):
-    """Settings that make no sense; the message says where and why."""
+    """Invalid settings; the message says where and why."""
 
 
 @dataclass(frozen=True)
