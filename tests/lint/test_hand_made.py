@@ -655,6 +655,10 @@ USED = {
     "jnp.interp": "jnp.interp(x, self.w, self.w)",
     "a solution": "jnp.linalg.solve(self.w, x)",
     "a column": "self.w[:, 0]",
+    "mapped over": "jax.vmap(f, (None, 0))(x, self.w)",
+    "mapped over by default": "jax.vmap(f)(self.w)",
+    "mapped over by name": "jax.vmap(f, in_axes=(0, None))(self.w, x)",
+    "mapped over inside": "jax.vmap(jax.vmap(f, (None, 0)), (0, None))(x, self.w)",
     "in a different method": "self.helper(x)\n\n    def helper(self, x):\n"
     "        return jnp.dot(self.w, x)",
 }
@@ -668,8 +672,20 @@ def test_a_static_self_whose_attribute_is_used_as_an_array(value: str) -> None:
     assert codes(text.replace("(self, w)", "(self, w: int)")) == []
 
 
+def test_a_static_self_with_a_function_that_maps_over_an_attribute() -> None:
+    """As in jaxpi."""
+    held = "self.w = w\n        self.over = jax.vmap(self.net, (None, 0))"
+    text = STATIC.format(held=held).replace("self.w.times(x)", "self.over(x, self.w)")
+    assert codes(text) == ["CX205"]
+    assert codes(text.replace("(None, 0)", "(0, None)")) == []
+
+
 def test_a_static_self_whose_attribute_may_be_a_number() -> None:
-    for value in ("self.w * x", "jnp.exp(self.w)", "self.w[0]", "jnp.ones(self.w)"):
+    for value in (
+        *("self.w * x", "jnp.exp(self.w)", "self.w[0]", "jnp.ones(self.w)"),
+        *("jax.vmap(f, (0, None))(x, self.w)", "jax.vmap(f, axes)(x, self.w)"),
+        "jax.vmap(self.w)(x)",
+    ):
         text = STATIC.format(held="self.w = w").replace("self.w.times(x)", value)
         assert codes(text) == []
 

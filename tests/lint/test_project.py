@@ -284,3 +284,13 @@ class Table:
     numpy = arrays.replace("jnp.arange", "range")
     assert codes(tmp_path, {"a.py": numpy}, "a.py") == []
     assert codes(tmp_path, {"a.py": text.format(field="int")}, "a.py") == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "setup.cfg"])
+def test_an_example_beside_the_package(tmp_path: Path, name: str) -> None:
+    text = IMPORTS + "from pkg.base import Base\n" + FOO.format(base="Base")
+    files = {"pkg/__init__.py": "", "pkg/base.py": BASE, "examples/gp/a.py": text}
+    assert codes(tmp_path / "without", files, "examples/gp/a.py") == []
+    assert codes(tmp_path / "with", {**files, name: ""}, "examples/gp/a.py") == [
+        "CX101"
+    ]

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ._classes import Class
 from ._code import Code
@@ -110,13 +110,14 @@ def _used_as_arrays(cls: Class, code: Code) -> set[str]:
             name
             for function in cls.own_methods.values()
             for node in ast.walk(function)
-            for name in _arrays_in(node, cls.module, code)
+            for name in _arrays_in(node, cls, code)
         }
 
     return cls.module.remember((_used_as_arrays, cls.node), find)
 
 
-def _arrays_in(node: ast.AST, module: Module, code: Code) -> list[str]:
+def _arrays_in(node: ast.AST, cls: Class, code: Code) -> list[str]:
+    module = cls.module
     match node:
         case ast.BinOp(left, ast.MatMult(), right):
             return [*_of_self(left), *_of_self(right)]
@@ -130,7 +131,49 @@ def _arrays_in(node: ast.AST, module: Module, code: Code) -> list[str]:
             called = public_name(code.project.name_of(function, module))
             if _OF_ARRAYS.fullmatch(called):
                 return [name for argument in arguments for name in _of_self(argument)]
+            mapped = _mapped(function, cls, code)
+            return [
+                name
+                for number, argument in enumerate(arguments)
+                if mapped is not None and mapped(number)
+                for name in _of_self(argument)
+            ]
     return []
+
+
+def _mapped(function: ast.expr, cls: Class, code: Code) -> Callable[[int], bool] | None:
+    """Which arguments are mapped over, if a function is `vmap(f, in_axes)`, or an
+    attribute that is one. What is mapped over is an array, or holds arrays."""
+    for name in _of_self(function):
+        field = cls.fields.get(name)
+        if field is not None and len(field.values) == 1:
+            function = field.values[0]
+    axes: list[ast.expr | None] = []
+    while isinstance(function, ast.Call) and function.args:
+        if public_name(code.project.name_of(function.func, cls.module)) != "jax.vmap":
+            break
+        axes.append(_in_axes(function))
+        function = function.args[0]
+    if not axes:
+        return None
+    return lambda number: any(_is_mapped(one, number) for one in axes)
+
+
+def _in_axes(vmap: ast.Call) -> ast.expr | None:
+    by_name = [k.value for k in vmap.keywords if k.arg == "in_axes"]
+    return next(iter([*vmap.args[1:2], *by_name]), None)
+
+
+def _is_mapped(axes: ast.expr | None, number: int) -> bool:
+    match axes:
+        case None:
+            return True  # the default is 0 for all
+        case ast.Tuple(parts) | ast.List(parts):
+            axis = parts[number] if number < len(parts) else None
+            return isinstance(axis, ast.Constant) and isinstance(axis.value, int)
+        case ast.Constant(int()):
+            return True
+    return False
 
 
 def _of_self(node: ast.expr) -> list[str]:

@@ -13,6 +13,7 @@ from ._source import UnreadableError, from_bytes
 # What is known of these is in tables; to parse them would tell nothing more.
 _NEVER_FOLLOWED = {"jax", "jaxlib", "numpy", "scipy", *sys.stdlib_module_names}
 _ISINSTANCE = re.compile(rb"is(instance|subclass)\([^()\n]*cached_property")
+_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 _MOST_STEPS = 12  # from a name through re-exports to its definition
 
 
@@ -166,7 +167,7 @@ class Project:
         if folder not in self._roots:
             roots = [_import_root(path)]
             for outer in (folder, *folder.parents):
-                if os.path.isfile(outer / "pyproject.toml"):
+                if any(os.path.isfile(outer / name) for name in _PROJECT_FILES):
                     roots += [outer, outer / "src"]
                     break
             self._roots[folder] = tuple(dict.fromkeys(roots))
