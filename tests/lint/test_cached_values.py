@@ -458,3 +458,18 @@ class Foo(eqx.Module):
     fixed = text.replace("@cached_property", "@cachax.cached_property")
     fixed = fixed.replace("@functools.cached_property", "@cachax.cached_property")
     assert codes(fixed) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "jax.tree.map(unknown, self.a)",
+        "jax.experimental.sparse.BCOO.fromdense(self.a)",
+        "jax.tree.map(lambda x: unknown(x), self.a)[0]",
+    ],
+)
+def test_a_function_of_jax_that_is_in_no_table(value: str) -> None:
+    """What it makes of an array is not known to be something else."""
+    text = f"class Foo(eqx.Module):{BODY}".replace("jnp.sum(self.a)", value)
+    assert codes(text) == ["CX101"]
+    assert codes(text.replace("self.a", "3")) == ["cx101"]

@@ -339,7 +339,7 @@ class Kinds:
         kind = self._named_call(name, node, module)
         if kind is not Kind.UNKNOWN:
             return kind
-        if isinstance(function, ast.Attribute):
+        if isinstance(function, ast.Attribute) and not name.startswith("jax."):
             kind = self._method_call(function, module)
             if kind is not Kind.UNKNOWN:
                 return kind
