@@ -1,6 +1,8 @@
 """What the pages of the rules claim, run on the code that they show."""
 
+import dataclasses
 import functools
+import importlib.util
 from typing import Any
 
 import jax
@@ -67,7 +69,7 @@ def test_cx101_leaks_when_first_read_in_a_trace() -> None:
     assert (process.factor == jnp.eye(3)).all()
 
 
-def test_cx101_warm_objects_of_equinox_have_another_structure() -> None:
+def test_cx101_warm_objects_of_equinox_have_a_different_structure() -> None:
     equinox = pytest.importorskip("equinox")
     if tuple(map(int, equinox.__version__.split(".")[:2])) < (0, 13):
         pytest.skip("since equinox 0.13")
@@ -80,33 +82,33 @@ def test_cx101_warm_objects_of_equinox_have_another_structure() -> None:
 def test_cx102_is_stale_and_its_gradient_is_zero() -> None:
     from flax import nnx
 
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
         model = page("CX102", "flax")["Model"](ONES)
         before = model.norm
         try:
             (gradient,) = jax.tree.leaves(nnx.grad(lambda m: m.norm)(model))
         except ValueError as error:  # older flax refuses such a module
             assert "Arrays leaves are not supported" in str(error)  # noqa: PT017
-            assert not right
+            assert not correct
             continue
-        assert bool(jnp.any(gradient != 0)) is right
+        assert bool(jnp.any(gradient != 0)) is correct
         model.w = nnx.Param(2 * ONES)
-        assert bool(jnp.allclose(model.norm, 2 * before)) is right
+        assert bool(jnp.allclose(model.norm, 2 * before)) is correct
 
 
 def test_cx103_is_stale_and_its_gradient_astray() -> None:
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
         scale = page("CX103", "distrax")["Scale"](ONES)
         scale.energy  # noqa: B018 (kept on first read)
         doubled = jax.tree.map(lambda leaf: 2 * leaf, scale)
-        assert bool(doubled.energy == 12.0) is right
+        assert bool(doubled.energy == 12.0) is correct
         gradient = jax.grad(lambda s: s.energy)(scale)
-        assert bool(jnp.allclose(gradient.x, 2 * ONES)) is right
+        assert bool(jnp.allclose(gradient.x, 2 * ONES)) is correct
 
 
-def test_cx103_a_warm_chex_dataclass_is_another_tree() -> None:
+def test_cx103_a_warm_chex_dataclass_has_a_different_structure() -> None:
     chex = pytest.importorskip("chex")
-    for decorator, right in (
+    for decorator, correct in (
         (functools.cached_property, False),
         (cachax.cached_property, True),
     ):
@@ -119,7 +121,7 @@ def test_cx103_a_warm_chex_dataclass_is_another_tree() -> None:
         foo = Foo(x=ONES)
         cold = jax.tree.structure(foo)
         foo.energy  # noqa: B018 (kept on first read)
-        assert (jax.tree.structure(foo) == cold) is right
+        assert (jax.tree.structure(foo) == cold) is correct
 
 
 def test_cx104_keeps_a_tracer() -> None:
@@ -145,14 +147,14 @@ def test_cx105_computes_the_other_property_again(
 
 
 def test_cx201_is_stale_has_no_gradient_and_changes_the_tree() -> None:
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
         foo = page("CX201", "flax")["Foo"](ONES)
         cold = jax.tree.structure(foo)
         foo.energy  # noqa: B018 (filled on first read)
-        assert (jax.tree.structure(foo) == cold) is right
-        assert bool(foo.replace(a=2 * ONES).energy == 12.0) is right
+        assert (jax.tree.structure(foo) == cold) is correct
+        assert bool(foo.replace(a=2 * ONES).energy == 12.0) is correct
         gradient = jax.grad(lambda f: f.energy)(foo).a
-        assert bool(jnp.allclose(gradient, 2 * ONES)) is right
+        assert bool(jnp.allclose(gradient, 2 * ONES)) is correct
 
 
 def test_cx202_is_stale() -> None:
@@ -209,10 +211,10 @@ def test_cx205_keeps_the_old_value() -> None:
 
 @pytest.mark.filterwarnings("ignore:A JAX array is being set as static:UserWarning")
 def test_cx206_has_no_gradient() -> None:
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
         process = page("CX206", "equinox")["Process"](ONES)
         gradient = jax.grad(lambda p: p.energy)(process).x
-        assert bool(jnp.allclose(gradient, 2 * ONES)) is right
+        assert bool(jnp.allclose(gradient, 2 * ONES)) is correct
 
 
 @pytest.mark.filterwarnings("ignore:A JAX array is being set as static:UserWarning")
@@ -249,6 +251,156 @@ def test_cx207_its_gradient_does_not_reach_the_fields() -> None:
         assert len(jax.tree.leaves(series)) == leaves
 
 
+def test_cx101_a_caching_property_of_a_user_is_dropped_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that checks for tracers, as numpyro's does, is dropped but does not leak."""
+    counting(monkeypatch)
+
+    class lazy:
+        def __init__(self, function: Any) -> None:
+            self.function = function
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            value = self.function(instance)
+            if not isinstance(value, jax.core.Tracer):
+                setattr(instance, self.function.__name__, value)
+            return value
+
+    @jax.tree_util.register_pytree_node_class
+    class Process:
+        def __init__(self, x: jax.Array) -> None:
+            self.x = x
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> "Process":
+            return cls(*children)
+
+        @lazy
+        def factor(self) -> jax.Array:
+            return jnp.linalg.cholesky(self.x)
+
+    process = Process(jnp.eye(3))
+    with computations() as counts:
+        for _ in range(2):
+            jax.block_until_ready(jax.jit(lambda p: p.factor[0, 0])(process))
+        jax.block_until_ready(process.factor)
+        jax.block_until_ready(process.factor)
+    assert counts == {"factor": 3}
+    process = Process(jnp.eye(3))
+    jax.jit(lambda x: x + process.factor)(1.0)
+    assert (process.factor == jnp.eye(3)).all()
+
+
+def test_cx103_netkets_is_stale_after_tree_map_and_its_gradient_is_zero() -> None:
+    struct = pytest.importorskip("netket.utils.struct")
+
+    @struct.dataclass
+    class Foo:
+        x: jax.Array
+
+        @struct.property_cached(pytree_node=True)
+        def energy(self) -> jax.Array:
+            return jnp.sum(self.x**2)
+
+    foo = Foo(ONES)
+    assert foo.energy == 3.0
+    doubled = jax.tree.map(lambda leaf: 2 * leaf, foo)
+    assert doubled.energy == 6.0  # of the new field it is 12
+    assert (jax.grad(lambda f: f.energy)(foo).x == 0).all()
+    assert foo.replace(x=2 * ONES).energy == 12.0
+
+
+def test_cx204_an_object_with_arrays_is_no_key() -> None:
+    eqx = pytest.importorskip("equinox")
+
+    class Foo(eqx.Module):  # type: ignore[misc]
+        x: jax.Array
+
+        @functools.lru_cache  # noqa: B019 (that it fails is the point)
+        def energy(self) -> jax.Array:
+            return jnp.sum(self.x**2)
+
+    with pytest.raises(TypeError, match="unhashable"):
+        Foo(ONES).energy()
+
+
+def test_cx204_a_table_on_a_method_is_stale() -> None:
+    class Foo:
+        def __init__(self, x: jax.Array) -> None:
+            self.x = x
+
+        @functools.lru_cache  # noqa: B019 (that it is stale is the point)
+        def energy(self) -> jax.Array:
+            return jnp.sum(self.x**2)
+
+    foo = Foo(ONES)
+    assert foo.energy() == 3.0
+    foo.x = 2 * ONES
+    assert foo.energy() == 3.0
+
+
+def test_cx205_each_object_is_compiled_separately() -> None:
+    pytree = instead("CX205")["Model"]
+    traces = []
+
+    class Static:
+        def __init__(self, w: jax.Array) -> None:
+            self.w = w
+
+        @functools.partial(jax.jit, static_argnums=0)
+        def predict(self, x: jax.Array) -> jax.Array:
+            traces.append(x)
+            return self.w * x
+
+    for w in (ONES, 2 * ONES):
+        assert (Static(w).predict(1.0) == w).all()
+        assert (pytree(w).predict(1.0) == w).all()
+    assert len(traces) == 2
+
+
+def test_cx208_is_stale_and_its_gradient_is_zero() -> None:
+    for page, correct in ((example, False), (instead, True)):
+        cls = page("CX208")["Arm"]
+        arm = cls(ONES) if correct else cls.build(ONES)
+
+        def last(arm: Any, name: str = "tips" if correct else "_tips") -> jax.Array:
+            tip: jax.Array = getattr(arm, name)[-1]
+            return tip
+
+        moved = dataclasses.replace(arm, angles=0 * ONES)
+        assert bool(jnp.allclose(last(moved), 3.0)) is correct
+        gradient = jax.grad(last)(arm).angles
+        assert bool(jnp.allclose(gradient, -jnp.sin(ONES))) is correct
+        bare = jax.tree.structure(cls(ONES))
+        assert (jax.tree.structure(arm) == bare) is correct
+
+
+def test_cx305_computes_the_value_in_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counting(monkeypatch)
+    train = example("CX305")["train"]
+    with computations() as counts:
+        jax.block_until_ready(train(jnp.eye(3), ONES))
+    assert counts == {"factor": 100}
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("cachax._core") is None,
+    reason="values follow arrays through `cachax.jit` since cachax has `_core`",
+)
+def test_cx305_cachax_computes_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counting(monkeypatch)
+    train = instead("CX305")["train"]
+    with computations() as counts:
+        jax.block_until_ready(train(jnp.eye(3), ONES))
+    assert counts == {"factor": 1}
+
+
 def test_cx301_is_refused_when_the_class_is_made() -> None:
     with pytest.raises((RuntimeError, cachax.NowhereToStoreError)) as refused:
         example("CX301")
@@ -260,7 +412,7 @@ def test_cx301_is_refused_when_the_class_is_made() -> None:
 
 
 def test_cx302_drops_what_was_cached_before() -> None:
-    for page, right in ((example, False), (instead, True)):
+    for page, correct in ((example, False), (instead, True)):
 
         class Series(page("CX302")["Series"]):  # type: ignore[misc]
             @cachax.cached_property
@@ -270,10 +422,10 @@ def test_cx302_drops_what_was_cached_before() -> None:
         series = Series(ONES)
         cachax.warm(series, "other")
         cachax.warm(series, "scaled")
-        assert cachax.is_cached(series, "other") is right
+        assert cachax.is_cached(series, "other") is correct
 
 
-def test_cx303_is_another_number_in_a_copy() -> None:
+def test_cx303_is_a_different_number_in_a_copy() -> None:
     import copy
 
     sample = example("CX303")["Sample"](3)

@@ -35,16 +35,16 @@ class Foo(eqx.Module):
 '''
 
 
-def mend(text: str, path: Path | None = None) -> Checked:
+def checked_with_fix(text: str, path: Path | None = None) -> Checked:
     return check_source(Source("a.py", text), Settings(), path, fix=True)
 
 
-def mended(text: str) -> str | None:
-    return mend(textwrap.dedent(text).lstrip("\n")).mended
+def fixed_text(text: str) -> str | None:
+    return checked_with_fix(textwrap.dedent(text).lstrip("\n")).fixed
 
 
 def test_only_the_decorator_and_the_import_change() -> None:
-    assert mended(MODULE) == MODULE.lstrip("\n").replace(
+    assert fixed_text(MODULE) == MODULE.lstrip("\n").replace(
         "import equinox", "import cachax\nimport equinox"
     ).replace(
         "@functools.cached_property  # computed", "@cachax.cached_property  # computed"
@@ -55,7 +55,7 @@ def test_an_import_that_an_annotation_names_stays() -> None:
     text = MODULE.replace("  # for the cache", "") + (
         "\n\ndef f(a: 'functools.partial') -> None: ...\n"
     )
-    assert "import functools\n" in (mended(text) or "")
+    assert "import functools\n" in (fixed_text(text) or "")
 
 
 def run(code: str) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_the_fixed_code_runs_and_computes_the_same(head: str) -> None:
             pytest.importorskip(library)
     body = "    @functools.cached_property\n    def b(self):\n"
     text = f"{head}{body}        return jnp.sum(self.a * 2.0)\n"
-    fixed = mended(text)
+    fixed = fixed_text(text)
     assert fixed is not None
     assert "@cachax.cached_property" in fixed
     assert "functools" not in fixed
@@ -128,7 +128,7 @@ def test_a_name_imported_from_functools() -> None:
 
     f = partial(print)
     """
-    fixed = mended(text)
+    fixed = fixed_text(text)
     assert fixed is not None
     assert fixed.startswith("from functools import partial\nimport cachax\nimport equ")
     assert "    @cachax.cached_property\n" in fixed
@@ -136,7 +136,7 @@ def test_a_name_imported_from_functools() -> None:
 
 
 def test_a_name_that_is_still_used_stays_imported() -> None:
-    fixed = mended(MODULE + "\nx = functools.partial(print)\n")
+    fixed = fixed_text(MODULE + "\nx = functools.partial(print)\n")
     assert fixed is not None
     assert "import functools" in fixed
 
@@ -154,13 +154,15 @@ def test_an_import_that_goes_leaves_no_gap(above: str) -> None:
         def b(self):
             return jnp.ones(3)
     """
-    fixed = mended(f"{above}import functools\n{textwrap.dedent(rest)}")
+    fixed = fixed_text(f"{above}import functools\n{textwrap.dedent(rest)}")
     gap = "\n" if above == "import os\n" else ""
     assert (fixed or "").startswith(f"{above}{gap}import cachax\nimport equinox")
 
 
 def test_cachax_is_imported_once_and_under_its_name() -> None:
-    fixed = mended(MODULE.replace("import jax\n", "import cachax as cx\nimport jax\n"))
+    fixed = fixed_text(
+        MODULE.replace("import jax\n", "import cachax as cx\nimport jax\n")
+    )
     assert fixed is not None
     assert "@cx.cached_property" in fixed
     assert fixed.count("import cachax") == 1
@@ -168,7 +170,7 @@ def test_cachax_is_imported_once_and_under_its_name() -> None:
 
 @pytest.mark.parametrize("newline", ["\r\n", "\n", "\r"])
 def test_line_ends_stay(newline: str) -> None:
-    fixed = mend(MODULE.replace("\n", newline)).mended
+    fixed = checked_with_fix(MODULE.replace("\n", newline)).fixed
     assert fixed is not None
     assert f"import cachax{newline}import equinox" in fixed
     assert fixed.count(newline) == MODULE.count("\n") + 1
@@ -182,7 +184,7 @@ def test_columns_are_right_behind_wide_characters() -> None:
         @functools.cached_property
         def b(self): return jnp.ones(3)  # ✓
     """
-    fixed = mended(text)
+    fixed = fixed_text(text)
     assert fixed is not None
     assert '    ä = "ß€😀"; x = 1\n    @cachax.cached_property\n' in fixed
 
@@ -209,7 +211,7 @@ ALONE = {
         "class Foo(eqx",
         "x = isinstance(y, functools.cached_property)\nclass Foo(eqx",
     ),
-    "another cachax": ("class Foo(", "cachax = 3\nclass Foo("),
+    "a different cachax": ("class Foo(", "cachax = 3\nclass Foo("),
     "silenced": ("# computed once", "# noqa: CX101"),
     "no array": ("jnp.sum(self.a)", "self.a.shape"),
     "who knows": ("jnp.sum(self.a)", "unknown()"),
@@ -223,8 +225,8 @@ def test_what_is_not_sure_is_left_alone(old: str, new: str) -> None:
         "import attrs\nimport functools\nimport typing",
     )
     assert old in text
-    assert mended(text) is not None
-    assert mended(text.replace(old, new)) is None
+    assert fixed_text(text) is not None
+    assert fixed_text(text.replace(old, new)) is None
 
 
 def test_a_package_that_asks_for_the_class_is_left_alone(tmp_path: Path) -> None:
@@ -240,16 +242,16 @@ def test_a_package_that_asks_for_the_class_is_left_alone(tmp_path: Path) -> None
         ),
     ]:
         (package / name).write_text(text)
-    assert mend(MODULE, package / "a.py").mended is None
+    assert checked_with_fix(MODULE, package / "a.py").fixed is None
 
 
 def test_twice_is_once() -> None:
-    once = mended(MODULE)
+    once = fixed_text(MODULE)
     assert once is not None
-    assert mend(once).mended is None
+    assert checked_with_fix(once).fixed is None
 
 
 def test_what_is_fixed_is_no_longer_found() -> None:
-    checked = mend(MODULE)
+    checked = checked_with_fix(MODULE)
     assert checked.findings == ()
     assert checked.fixes == 1

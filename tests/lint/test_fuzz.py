@@ -38,10 +38,10 @@ def check(source: Source) -> None:
     assert found.crash is None
     assert fixed.crash is None
     _places_are_in_the_text(found, source)
-    if fixed.mended is not None:
-        ast.parse(fixed.mended)
-        again = Source(source.filename, fixed.mended)
-        assert check_source(again, Settings(), None, fix=True).mended is None
+    if fixed.fixed is not None:
+        ast.parse(fixed.fixed)
+        again = Source(source.filename, fixed.fixed)
+        assert check_source(again, Settings(), None, fix=True).fixed is None
 
 
 def _places_are_in_the_text(checked: Checked, source: Source) -> None:
@@ -182,7 +182,7 @@ def test_any_notebook(cells: list[dict[str, object]]) -> None:
     content = json.dumps({"cells": cells}).encode()
     checked = check_source(from_bytes("a.ipynb", content), Settings(), None, fix=True)
     assert checked.crash is None
-    assert checked.mended is None
+    assert checked.fixed is None
     assert all(finding.cell for finding in checked.findings)
 
 
@@ -236,5 +236,7 @@ def test_what_is_deep_ends(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["x" * 3_000_000, "x = 1\n" * 400_000])
 def test_a_huge_text_is_not_parsed(text: str, tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="characters is more than is parsed"):
+    with pytest.raises(
+        UnreadableError, match=r"too big to be parsed: [\d,]+ characters"
+    ):
         from_bytes("a.py", text.encode())

@@ -1,5 +1,7 @@
 """CX2: caches made by hand."""
 
+import textwrap
+
 import pytest
 
 from linted import codes, severities
@@ -65,7 +67,7 @@ def test_a_field_that_tree_flatten_names() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        # state that is not given back is no cache
+        # state that is not returned is not a cache
         "        if self._b is None:\n            self._b = jnp.zeros(3)\n",
         # no arrays
         "        if self._b is None:\n            self._b = 3\n"
@@ -168,15 +170,38 @@ class Foo:
     assert codes(plain + traced) == ["CX202"]
 
 
-def test_a_workspace_on_a_parameter_is_information() -> None:
+def test_a_workspace_on_a_parameter() -> None:
+    """As in jax_cosmo. What is not computed from the object is information."""
     text = """
     def distance(cosmo, a):
         if "distance" not in cosmo._workspace:
-            cosmo._workspace["distance"] = jnp.ones(3)
+            cosmo._workspace["distance"] = jnp.ones(3) * cosmo.omega
         return cosmo._workspace["distance"]
     """
-    assert codes(text) == ["cx202"]
+    assert codes(text) == ["CX202"]
+    passed_on = text.replace("jnp.ones(3) * cosmo.omega", "jnp.sin(expansion(cosmo))")
+    assert codes(passed_on) == ["CX202"]
+    assert codes(text.replace(" * cosmo.omega", "")) == ["cx202"]
     assert codes(text.replace("_workspace", "info")) == []
+    assert codes(text.replace("jnp.ones", "np.ones").replace("cosmo.omega", "2")) == []
+    plain = "class Cosmology:\n    pass\n" + textwrap.dedent(text)
+    assert codes(plain.replace("cosmo, a", "cosmo: Cosmology, a")) == ["cx202"]
+
+
+def test_a_workspace_on_a_plain_class_is_information() -> None:
+    text = """
+    class Grid:
+        def __init__(self, n):
+            self.n, self._cache = n, {}
+
+        def points(self, k):
+            if k not in self._cache:
+                self._cache[k] = jnp.linspace(0, 1, k * self.n)
+            return self._cache[k]
+    """
+    assert codes(text) == ["cx202"]
+    assert codes(text.replace("jnp.", "np.")) == []
+    assert codes(text.replace("_cache", "table")) == []
 
 
 def test_a_jitted_method_writes_to_self() -> None:
@@ -534,3 +559,195 @@ def test_a_cached_property_read_in_a_registered_function() -> None:
     """
     assert codes(text) == ["CX207"]
     assert codes(text.replace(", foo.n", ", None")) == []
+
+
+HELD = {
+    "assigned": "self.w = jnp.asarray(w)",
+    "two at once": "self.n, self.w = 3, jnp.asarray(w)",
+    "unpacked": "self.w, self.v = jnp.meshgrid(w, w)",
+    "in a list": "self.w = [jnp.asarray(w)]",
+    "appended": "self.w = []\n        self.w.append(jnp.asarray(w))",
+    "a pytree": "self.w = Weights(w)",
+    "a plain object": "self.w = Table(w)",
+}
+NOT_HELD = {
+    "numpy": "self.w = np.asarray(w)",
+    "a number": "self.w = 3",
+    "a parameter": "self.w = w",
+    "a function": "self.w = jax.vmap(w)",
+    "a shape": "self.w = jnp.asarray(w).shape",
+    "a list of numbers": "self.w = []\n        self.w.append(3)",
+    "an object without arrays": "self.w = Settings(w)",
+    "a module of flax.linen": "self.w = Dense(w)",
+}
+CLASSES = """
+import flax.linen as nn
+
+class Weights(eqx.Module):
+    w: Array
+
+class Table:
+    def __init__(self, w):
+        self.values = jnp.asarray(w)
+        self.n = len(w)
+
+    def times(self, x):
+        return self.values * x
+
+    def size(self):
+        return self.n
+
+class Settings:
+    def __init__(self, n):
+        self.n = n
+
+    def times(self, x):
+        return self.n * x
+
+class Dense(nn.Module):
+    def setup(self):
+        self.kernel = jnp.zeros(3)
+
+    def times(self, x):
+        return self.kernel * x
+"""
+STATIC = """
+class Model:
+    def __init__(self, w):
+        {held}
+
+    @partial(jax.jit, static_argnums=0)
+    def predict(self, x):
+        return self.w.times(x)
+"""
+
+
+@pytest.mark.parametrize("held", HELD.values(), ids=HELD)
+def test_a_static_self_that_holds_arrays(held: str) -> None:
+    """As in gigalens, jaxtronomy, evosax and candl."""
+    text = CLASSES + STATIC.format(held=held)
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("self.w.times(x)", "x")) == []
+    assert codes(text.replace("(jax.jit, static_argnums=0)", "(f, n=0)")) == []
+
+
+@pytest.mark.parametrize("held", NOT_HELD.values(), ids=NOT_HELD)
+def test_a_static_self_that_holds_none(held: str) -> None:
+    assert codes(CLASSES + STATIC.format(held=held)) == []
+
+
+def test_a_static_self_and_the_part_of_an_object_that_is_read() -> None:
+    text = CLASSES + STATIC.format(held="self.w = Table(w)")
+    assert codes(text.replace("self.w.times(x)", "self.w.values * x")) == ["CX205"]
+    assert codes(text.replace("self.w.times(x)", "self.w.size() * x")) == []
+    assert codes(text.replace("self.w.times(x)", "self.w.n * x")) == []
+
+
+def test_a_static_self_and_the_shape_of_an_array() -> None:
+    text = STATIC.format(held="self.w = jnp.asarray(w)")
+    assert codes(text.replace("self.w.times(x)", "x * self.w.shape[0]")) == []
+    assert codes(text.replace("self.w.times(x)", "x * len(self.w)")) == []
+
+
+USED = {
+    "a product": "self.w @ x",
+    "transposed": "self.w.T",
+    "jnp.interp": "jnp.interp(x, self.w, self.w)",
+    "a solution": "jnp.linalg.solve(self.w, x)",
+    "a column": "self.w[:, 0]",
+    "mapped over": "jax.vmap(f, (None, 0))(x, self.w)",
+    "mapped over by default": "jax.vmap(f)(self.w)",
+    "mapped over by name": "jax.vmap(f, in_axes=(0, None))(self.w, x)",
+    "mapped over inside": "jax.vmap(jax.vmap(f, (None, 0)), (0, None))(x, self.w)",
+    "in a different method": "self.helper(x)\n\n    def helper(self, x):\n"
+    "        return jnp.dot(self.w, x)",
+}
+
+
+@pytest.mark.parametrize("value", USED.values(), ids=USED)
+def test_a_static_self_whose_attribute_is_used_as_an_array(value: str) -> None:
+    text = STATIC.format(held="self.w = w").replace("self.w.times(x)", value)
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("self.w = w", "self.w = np.asarray(w)")) == []
+    assert codes(text.replace("(self, w)", "(self, w: int)")) == []
+
+
+def test_a_static_self_with_a_function_that_maps_over_an_attribute() -> None:
+    """As in jaxpi."""
+    held = "self.w = w\n        self.over = jax.vmap(self.net, (None, 0))"
+    text = STATIC.format(held=held).replace("self.w.times(x)", "self.over(x, self.w)")
+    assert codes(text) == ["CX205"]
+    assert codes(text.replace("(None, 0)", "(0, None)")) == []
+
+
+def test_a_static_self_whose_attribute_may_be_a_number() -> None:
+    for value in (
+        *("self.w * x", "jnp.exp(self.w)", "self.w[0]", "jnp.ones(self.w)"),
+        *("jax.vmap(f, (0, None))(x, self.w)", "jax.vmap(f, axes)(x, self.w)"),
+        "jax.vmap(self.w)(x)",
+    ):
+        text = STATIC.format(held="self.w = w").replace("self.w.times(x)", value)
+        assert codes(text) == []
+
+
+def test_a_jit_with_a_name_for_methods() -> None:
+    alias = "jit_method = partial(jax.jit, static_argnums=0)\n"
+    text = STATIC.format(held="self.w = jnp.asarray(w)")
+    text = text.replace("@partial(jax.jit, static_argnums=0)", "@jit_method")
+    assert codes(alias + text) == ["CX205"]
+    assert codes(alias.replace(", static_argnums=0", "") + text) == []
+
+
+def test_a_jit_of_the_function_in_the_class() -> None:
+    text = STATIC.format(held="self.w = jnp.asarray(w)")
+    text = text.replace("    @partial(jax.jit, static_argnums=0)\n", "")
+    call = "\npredict = jax.jit(Model.predict, static_argnums=0)\n"
+    assert codes(text) == []
+    assert codes(text + call) == ["CX205"]
+
+
+ON_METHODS = {
+    "lru_cache": "@functools.lru_cache",
+    "with a size": "@functools.lru_cache(maxsize=8)",
+    "cache": "@functools.cache",
+    "methodtools": "@methodtools.lru_cache()",
+    "cachetools": "@cachetools.cached({})",
+}
+
+
+@pytest.mark.parametrize("decorator", ON_METHODS.values(), ids=ON_METHODS)
+def test_a_table_on_a_method_of_an_object_with_arrays(decorator: str) -> None:
+    text = f"""
+import cachetools, methodtools
+
+class Foo(eqx.Module):
+    a: Array
+
+    {decorator}
+    def b(self, n):
+        return unknown(self, n)
+"""
+    assert severities(text) == [("CX204", "warning")]
+    assert codes(text.replace("a: Array", "a: int")) == []
+    assert codes(text.replace("a: Array", "a: Array = eqx.field(static=True)")) == []
+    assert codes(text.replace(decorator, "@staticmethod")) == []
+    assert codes(text.replace("    def b", "    @classmethod\n    def b")) == []
+    plain = text.replace("eqx.Module", "object")
+    assert codes(plain) == []
+    assert codes(plain.replace("unknown(self", "unknown(self.a")) == ["CX204"]
+    assert codes(plain.replace("unknown(self, n)", "self.a.shape")) == []
+
+
+def test_a_table_on_an_object_with_a_hash_of_its_own() -> None:
+    text = """
+    class Foo(eqx.Module):
+        a: Array
+
+        def __hash__(self):
+            return 3
+
+        @functools.lru_cache
+        def b(self, n):
+            return unknown(self, n)
+    """
+    assert codes(text) == []

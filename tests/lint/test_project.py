@@ -95,7 +95,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize(("head", "files"), LAYOUTS.values(), ids=LAYOUTS)
-def test_a_base_class_in_another_file(
+def test_a_base_class_in_a_different_file(
     tmp_path: Path, head: str, files: dict[str, str]
 ) -> None:
     name = "pkg/sub/a.py" if "pkg/sub/__init__.py" in files else "pkg/a.py"
@@ -137,7 +137,7 @@ class Foo(eqx.Module):
 """
 
 
-def test_an_annotation_and_a_function_of_another_file(tmp_path: Path) -> None:
+def test_an_annotation_and_a_function_of_a_different_file(tmp_path: Path) -> None:
     files = {
         "p/__init__.py": "",
         "p/types.py": "import jax\nArray = jax.Array\n",
@@ -188,3 +188,109 @@ def test_a_base_that_is_replaced_where_it_cannot_be_imported(tmp_path: Path) -> 
     }
     assert codes(tmp_path, files, "pkg/b.py") == ["CX101"]
     assert codes(tmp_path, files, "pkg/c.py") == ["CX101"]
+
+
+LAZY = """
+class lazy:
+    def __init__(self, f):
+        self.f = f
+
+    def __get__(self, obj, _=None):
+        value = self.f(obj)
+        setattr(obj, self.f.__name__, value)
+        return value
+"""
+
+
+def test_a_caching_property_from_a_different_file(tmp_path: Path) -> None:
+    text = "import equinox as eqx\nimport jax.numpy as jnp\nfrom .lazy import lazy\n"
+    text += FOO.format(base="eqx.Module").replace("cached_property", "lazy")
+    files = {"pkg/__init__.py": "", "pkg/lazy.py": LAZY, "pkg/a.py": text}
+    assert codes(tmp_path, files, "pkg/a.py") == ["CX101"]
+    made = "import functools\n\ndef lazy(f):\n    return functools.cached_property(f)\n"
+    files["pkg/lazy.py"] = made
+    assert codes(tmp_path / "made", files, "pkg/a.py") == ["CX101"]
+
+
+def test_a_caching_property_that_is_none_in_a_different_file(tmp_path: Path) -> None:
+    text = "import equinox as eqx\nimport jax.numpy as jnp\nfrom .lazy import lazy\n"
+    text += FOO.format(base="eqx.Module").replace("cached_property", "lazy")
+    plain = "def lazy(f):\n    return property(f)\n"
+    files = {"pkg/__init__.py": "", "pkg/lazy.py": plain, "pkg/a.py": text}
+    assert codes(tmp_path, files, "pkg/a.py") == []
+
+
+def test_names_that_a_star_brings(tmp_path: Path) -> None:
+    """As in candl, whose modules take jax and numpy from one file."""
+    lib = """
+try:
+    import jax.numpy as jnp
+    from functools import cached_property
+    import equinox as eqx
+except ImportError:
+    import numpy as jnp
+
+    def cached_property(f):
+        return property(f)
+"""
+    text = "from pkg.lib import *\n" + FOO.format(base="eqx.Module")
+    files = {"pkg/__init__.py": "", "pkg/lib.py": lib, "pkg/a.py": text}
+    assert codes(tmp_path, files, "pkg/a.py") == ["CX101"]
+    numpy = lib.replace("import jax.numpy as jnp", "import numpy as jnp")
+    files["pkg/lib.py"] = numpy
+    assert codes(tmp_path / "numpy", files, "pkg/a.py") == []
+
+
+def test_a_value_that_a_function_of_a_different_package_makes(tmp_path: Path) -> None:
+    text = """
+import equinox as eqx
+import jax
+from functools import cached_property
+from solvers import solve, is_symmetric
+
+class Foo(eqx.Module):
+    a: jax.Array
+    n: int
+
+    @cached_property
+    def b(self):
+        return solve(self.a).value
+"""
+    assert codes(tmp_path, {"a.py": text}, "a.py") == ["CX101"]
+    for value in ("solve(self.n)", "is_symmetric(self.a)", "unknown(self.a)"):
+        changed = text.replace("solve(self.a).value", value)
+        assert codes(tmp_path, {"a.py": changed}, "a.py") == ["cx101"]
+
+
+def test_a_value_of_a_class_of_the_project(tmp_path: Path) -> None:
+    """In the words of jaxite: what comes back is annotated as a pytree with arrays."""
+    text = """
+import functools
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+class Ciphertext(eqx.Module):
+    values: {field}
+
+class Table:
+    @functools.lru_cache
+    def encrypted(self, n) -> Ciphertext:
+        bits = jnp.arange(n)
+        return [unknown(bit) for bit in bits][0]
+"""
+    arrays = text.format(field="jax.Array")
+    assert codes(tmp_path, {"a.py": arrays}, "a.py") == ["CX204"]
+    numpy = arrays.replace("jnp.arange", "range")
+    assert codes(tmp_path, {"a.py": numpy}, "a.py") == []
+    assert codes(tmp_path, {"a.py": text.format(field="int")}, "a.py") == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "setup.cfg"])
+def test_an_example_beside_the_package(tmp_path: Path, name: str) -> None:
+    text = IMPORTS + "from pkg.base import Base\n" + FOO.format(base="Base")
+    files = {"pkg/__init__.py": "", "pkg/base.py": BASE, "examples/gp/a.py": text}
+    assert codes(tmp_path / "without", files, "examples/gp/a.py") == []
+    assert codes(tmp_path / "with", {**files, name: ""}, "examples/gp/a.py") == [
+        "CX101"
+    ]

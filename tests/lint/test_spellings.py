@@ -75,7 +75,7 @@ def test_lazy_properties(body: str) -> None:
 
 
 WORKSPACES = {
-    "another name": """
+    "a different name": """
         cache = self._cache
         if n not in cache:
             cache[n] = jnp.sum(self.a * n)
@@ -336,7 +336,7 @@ def test_a_function_that_closes_over_a_changing_object(function: str) -> None:
         ("lambda x: self.w * x", "return self.w"),
         ("lambda x: 2 * x", "self.w = w"),
         ("lambda self, x: self.w * x", "self.w = w"),
-        # made anew when it changes
+        # made again when it changes
         ("lambda x: self.w * x", "self.w = w; self.f = jax.jit(lambda x: w * x)"),
     ],
 )

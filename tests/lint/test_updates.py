@@ -17,7 +17,7 @@ from linted import codes, linted
         "match y:\n    case 1:\n        x.at[0].set(1)",
     ],
 )
-def test_an_update_that_nobody_takes(statement: str) -> None:
+def test_an_update_that_is_not_used(statement: str) -> None:
     assert codes(statement) == ["CX401"]
 
 

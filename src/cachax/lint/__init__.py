@@ -1,4 +1,4 @@
-"""Finds the traps of caching under JAX in code that already exists; needs no JAX."""
+"""Finds mistakes with cached values in code that uses JAX, without importing JAX."""
 
 from ._check import check as check
 from ._finding import Edit as Edit

@@ -29,6 +29,10 @@ _WRAPPERS = re.compile(
     r"|dataclasses\.InitVar|jax_dataclasses\.Static"
 )
 _UNIONS = re.compile(r"typing\.Union")
+# Says nothing, or something that includes arrays: `Any`, `ArrayLike`, `T`, `PyTree`.
+_OPEN = re.compile(
+    r"(typing\.)?Any|([\w.]+\.)?\w*(Array|Tensor|Vector|Matrix|Scalar|Numeric)\w*"
+)
 _JAXTYPED = re.compile(r"jaxtyping\.\w+")
 
 
@@ -39,7 +43,7 @@ class Annotations:
         self._project = project
 
     def kind(self, node: ast.expr | None, module: Module, depth: int = 8) -> Kind:
-        """What a value so annotated is, as far as the annotation tells."""
+        """What a value so annotated is, as far as the annotation says."""
         if depth <= 0 or node is None:
             return Kind.UNKNOWN
         match node:
@@ -73,7 +77,7 @@ class Annotations:
         if _UNIONS.fullmatch(name):
             return self._union(parts, module, depth)
         if _WRAPPERS.fullmatch(name) or _JAXTYPED.fullmatch(name):
-            # jaxtyping: Float[Array, "n m"]. The first tells what kind of array it is.
+            # jaxtyping: Float[Array, "n m"]. The first is the kind of array.
             return self.kind(parts[0], module, depth - 1) if parts else Kind.UNKNOWN
         if _CONTAINERS.fullmatch(name):
             kinds = [self.kind(part, module, depth - 1) for part in parts]
@@ -83,6 +87,30 @@ class Annotations:
             is_other = all(kind is Kind.OTHER for kind in kinds)
             return Kind.OTHER if is_other else Kind.UNKNOWN
         return kind_of_type(name)
+
+    def may_be_array(self, node: ast.expr | None, module: Module) -> bool:
+        """Whether the annotation leaves it open that a value is an array."""
+        match node:
+            case None:
+                return True
+            case ast.BinOp(left, ast.BitOr(), right):
+                return any(self.may_be_array(part, module) for part in (left, right))
+            case ast.Subscript(value, inner):
+                name = self._project.name_of(value, module)
+                parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                if _UNIONS.fullmatch(name) or _WRAPPERS.fullmatch(name):
+                    return any(self.may_be_array(part, module) for part in parts)
+                return False
+            case ast.Constant(str(text)):
+                parsed = _parsed(text)
+                return parsed is not None and self.may_be_array(parsed, module)
+            case ast.Name() | ast.Attribute():
+                if self.kind(node, module).has_arrays:
+                    return True
+                name = self._project.name_of(node, module)
+                known = self.kind(node, module) is not Kind.UNKNOWN
+                return not known and _OPEN.fullmatch(name) is not None
+        return False
 
     def _union(self, parts: list[ast.expr], module: Module, depth: int) -> Kind:
         """Surely an array only if nothing else but None is allowed."""

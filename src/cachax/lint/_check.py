@@ -1,4 +1,4 @@
-"""One file checked: parsed, asked by every rule, the silenced findings left out."""
+"""One file checked: parsed, checked by every rule, the silenced findings left out."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -73,9 +73,9 @@ def _findings(code: Code, rules: list[Rule]) -> list[Finding]:
             finding = _finding(rule, one, code.source)
             if not silence.covers(finding):
                 found[finding] = one
-    fix, mended = to_cachax(code, [one.replaceable for one in found.values()])
+    fix, safe = to_cachax(code, [one.replaceable for one in found.values()])
     fixed = [
-        replace(finding, fix=fix) if one.replaceable in mended else finding
+        replace(finding, fix=fix) if one.replaceable in safe else finding
         for finding, one in found.items()
     ]
     return [_in_cell(finding, code.source) for finding in fixed]
@@ -104,7 +104,7 @@ def _unparsed(source: Source, error: BaseException) -> Finding:
 
 
 def _in_cell(finding: Finding, source: Source) -> Finding:
-    """With the lines of its notebook cell, and no fix: the file is no Python text."""
+    """With the lines of its notebook cell, and no fix: the file is not Python text."""
     cell = source.cell_of(finding.start.line)
     if cell is None:
         return finding

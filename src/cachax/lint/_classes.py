@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 
 from ._families import (
@@ -14,11 +15,12 @@ from ._families import (
     Family,
 )
 from ._fields import Field, constant_keyword, is_static, strings
-from ._module import FunctionNode, Module, dotted
+from ._module import FunctionNode, Module, dotted, parts_of
 from ._project import Definition, Project
 
-_PROPERTIES = ("property", "cached_property", "lazy_property", "property_cached")
+_PROPERTIES = re.compile(r"\w*property\w*|reify|lazy", re.IGNORECASE)
 FLATTENERS = ("tree_flatten", "tree_flatten_with_keys", "__tree_flatten__")
+Wrapped = FunctionNode | ast.Lambda  # what a property is made of
 
 
 class Class:
@@ -77,7 +79,7 @@ class Class:
 
     @functools.cached_property
     def is_decorated_as_known(self) -> bool:
-        """No decorator that might make another kind of class of it."""
+        """No decorator that might make a different kind of class of it."""
         return all(
             BY_DECORATOR[name] or HARMLESS_DECORATORS.fullmatch(name)
             for name in self.decorators
@@ -85,7 +87,7 @@ class Class:
 
     @functools.cached_property
     def family(self) -> Family | None:
-        """How JAX takes its objects apart; None if it does not, or nothing tells."""
+        """How JAX takes its objects apart; None if it does not, or that is unknown."""
         return self._family_by_decorator or self._family_by_base
 
     @property
@@ -112,7 +114,7 @@ class Class:
         for cls in self.ancestors:
             own = BY_BASE[f"{cls.module.name}.{cls.name}"]
             for family in [own, *(BY_BASE[b] for b in cls.bases if isinstance(b, str))]:
-                # A subclass of a NamedTuple class is no NamedTuple: it has a dict.
+                # A subclass of a NamedTuple class is not a NamedTuple: it has a dict.
                 if family and (family is not NAMED_TUPLE or cls is self):
                     return family
             if cls._registers_its_subclasses:
@@ -135,7 +137,7 @@ class Class:
 
     @functools.cached_property
     def is_frozen(self) -> bool:
-        """Its family is, and no class says otherwise."""
+        """Its family is, and no class changes that."""
         heads = [
             head
             for cls in self.ancestors
@@ -155,10 +157,39 @@ class Class:
         }
 
     def method(self, name: str) -> tuple["Class", FunctionNode] | None:
-        """A method, and the class that has it."""
+        """A method, and the class that has it. For `y = property(f)` in the body of
+        the class, that is `f`."""
         for cls in self.ancestors:
             if name in cls.own_methods:
                 return cls, cls.own_methods[name]
+            wrapped = cls.wrapped.get(name, (None,))[0]
+            if isinstance(wrapped, FunctionNode):
+                return cls, wrapped
+        return None
+
+    @functools.cached_property
+    def wrapped(self) -> dict[str, tuple[Wrapped, ast.Call]]:
+        """The functions in `y = property(f)` or `y = wrap(1)(f)` in the body."""
+        found: dict[str, tuple[Wrapped, ast.Call]] = {}
+        for node in self.node.body:
+            match node:
+                case ast.Assign([ast.Name(name)], ast.Call() as call):
+                    function = self._wrapped_by(call)
+                    if function is not None:
+                        found[name] = (function, call)
+        return found
+
+    def _wrapped_by(self, call: ast.Call) -> Wrapped | None:
+        inner: ast.expr = call
+        for _ in range(8):
+            if not isinstance(inner, ast.Call) or not inner.args:
+                break
+            inner = inner.args[0]
+        if isinstance(inner, ast.Lambda):
+            return inner
+        match self.project.resolve(inner, self.module):
+            case Definition(module, ast.FunctionDef() as function):
+                return function if module is self.module else None
         return None
 
     @functools.cached_property
@@ -169,6 +200,11 @@ class Class:
             for field in [*cls._annotated(), *cls._set_in_init().values()]:
                 found.setdefault(field.name, field)
         return found
+
+    @property
+    def own_fields(self) -> list[Field]:
+        """The fields that are annotated in its own body."""
+        return list(self._annotated())
 
     @property
     def declared(self) -> dict[str, Field]:
@@ -186,6 +222,36 @@ class Class:
                     names.add(node.attr)
         return names
 
+    @functools.cached_property
+    def leaf_fields(self) -> set[str]:
+        """The attributes that become tracers under a transformation."""
+        if self.family is None:
+            return set()
+        names = {name for name, field in self.declared.items() if not field.static}
+        if not self.family.flattens_fields:
+            names = set()
+        for method in FLATTENERS:
+            found = self.method(method)
+            if found is not None:
+                names = set(_children(found[1], found[0].module))
+                break
+        return names | self._named_leaves
+
+    @property
+    def _named_leaves(self) -> set[str]:
+        """Those that numpyro's distributions name: `pytree_data_fields`, and the keys
+        of `arg_constraints`."""
+        found: set[str] = set()
+        for cls in self.ancestors:
+            own = cls.module.definitions_in(cls.node)
+            for name in ("pytree_data_fields", "arg_constraints"):
+                match own.get(name):
+                    case ast.Assign(_, ast.Tuple() | ast.List() as names):
+                        found |= strings(names)
+                    case ast.Assign(_, ast.Dict(keys)):
+                        found |= {s for key in keys if key for s in strings(key)}
+        return found
+
     def _annotated(self) -> Iterator[Field]:
         for node in self.node.body:
             match node:
@@ -193,27 +259,28 @@ class Class:
                     if not _is_of_the_class(annotation):
                         static = name in self._meta_fields or is_static(value)
                         in_init = constant_keyword(value, "init") is not False
-                        yield Field(name, self.module, annotation, (), static, in_init)
+                        yield Field(
+                            name,
+                            self.module,
+                            annotation,
+                            static=static,
+                            in_init=in_init,
+                            default=value,
+                            node=node,
+                        )
 
     def _set_in_init(self) -> dict[str, Field]:
         found: dict[str, Field] = {}
         for name in ("__init__", "setup", "__post_init__"):
             function = self.own_methods.get(name)
-            for node in ast.walk(function) if function else ():
-                match node:
-                    case ast.Assign(
-                        [ast.Attribute(ast.Name("self"), attr)], value
-                    ) | ast.AnnAssign(
-                        ast.Attribute(ast.Name("self"), attr),
-                        value=ast.expr() as value,
-                    ):
-                        before = found[attr].values if attr in found else ()
-                        found[attr] = Field(attr, self.module, None, (*before, value))
+            for attr, value in _assigned_to_self(function) if function else ():
+                before = found[attr].values if attr in found else ()
+                found[attr] = Field(attr, self.module, None, (*before, value))
         return found
 
     @functools.cached_property
     def _meta_fields(self) -> set[str]:
-        """Those that `register_dataclass` is told to leave alone."""
+        """Those that `register_dataclass` is told are static."""
         calls = [n for n in self.node.decorator_list if isinstance(n, ast.Call)]
         found = {
             name
@@ -269,6 +336,50 @@ class Class:
         )
 
 
+def _assigned_to_self(function: FunctionNode) -> Iterator[tuple[str, ast.expr]]:
+    """`self.x = value`, `self.x, self.y = values`, `self.x.append(value)`."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets, value):
+                for target in targets:
+                    yield from _attributes_in(target, value)
+            case ast.AnnAssign(target, value=ast.expr() as value):
+                yield from _attributes_in(target, value)
+            case ast.Call(
+                ast.Attribute(ast.Attribute(ast.Name("self"), attr), "append"), [value]
+            ):
+                yield attr, ast.copy_location(ast.List([value], ast.Load()), value)
+
+
+def _attributes_in(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    match target:
+        case ast.Attribute(ast.Name("self"), attr):
+            yield attr, value
+        case ast.Tuple(targets) | ast.List(targets):
+            if any(isinstance(inner, ast.Starred) for inner in targets):
+                return
+            for inner, part in zip(targets, parts_of(value, len(targets)), strict=True):
+                yield from _attributes_in(inner, part)
+
+
+def _children(function: FunctionNode, module: Module) -> Iterator[str]:
+    """The attributes in the first of the two parts that a `tree_flatten` returns."""
+    assigned = module.bound_in(function)
+    for node in module.own_nodes(function):
+        match node:
+            case ast.Return(ast.Tuple([children, _])):
+                parts = [children]
+                for part in parts:  # grows while it is walked
+                    for inner in ast.walk(part):
+                        match inner:
+                            case ast.Attribute(ast.Name("self"), name):
+                                yield name
+                            case ast.Name(name) if len(assigned.get(name, [])) == 1:
+                                value = assigned[name][0].value
+                                if value is not None and value not in parts:
+                                    parts.append(value)
+
+
 def _is_of_the_class(annotation: ast.expr) -> bool:
     """`ClassVar[...]`, `typing.ClassVar`, or the same in a string."""
     return any(
@@ -289,7 +400,7 @@ def is_property(function: FunctionNode) -> bool:
     for decorator in function.decorator_list:
         node = called_in_the_end(decorator)
         name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        if name in _PROPERTIES:
+        if _PROPERTIES.fullmatch(name):
             return True
     return False
 

@@ -24,25 +24,27 @@ STDIN = "-"
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Finds cached values that JAX drops, leaks or lets go stale. Needs no JAX."
+        "Finds cached values that JAX drops, leaks or leaves stale. JAX is not needed."
     )
-    parser.epilog = "Exit code: 0 nothing found, or notes only; 1 found; 2 misused."
+    parser.epilog = (
+        "Exit code: 0 without errors and warnings, 1 with some, 2 for invalid usage."
+    )
     add = parser.add_argument
-    add("paths", nargs="*", metavar="PATH", help="files and folders; - is the input")
+    add("paths", nargs="*", metavar="PATH", help="files and folders; - for stdin")
     for option, what in [
-        ("--select", "only rules that begin so, by commas: CX1,CX401"),
-        ("--ignore", "not the rules that begin so"),
-        ("--exclude", "leave these files and folders out as well (globs)"),
+        ("--select", "only rules with these prefixes, comma-separated: CX1,CX401"),
+        ("--ignore", "no rules with these prefixes"),
+        ("--exclude", "also leave out these files and folders (globs)"),
     ]:
         add(option, action="append", type=_parts, default=[], metavar="LIST", help=what)
-    add("--force-exclude", action="store_true", help="even if a file is named")
-    add("--config", type=Path, metavar="FILE", help="a pyproject.toml to read")
+    add("--force-exclude", action="store_true", help="also leave out files named here")
+    add("--config", type=Path, metavar="FILE", help="the pyproject.toml to read")
     add("--output-format", choices=list(FORMATS), default="text")
-    add("--statistics", action="store_true", help="count by rule instead")
-    add("--fix", action="store_true", help="make the safe edits")
-    add("--diff", action="store_true", help="show the safe edits, write nothing")
-    add("--explain", metavar="CODE", help="the page of a rule")
-    add("--stdin-filename", metavar="PATH", help="what the input is called")
+    add("--statistics", action="store_true", help="print a count for each rule")
+    add("--fix", action="store_true", help="make the fixes that are safe")
+    add("--diff", action="store_true", help="only print the fixes that are safe")
+    add("--explain", metavar="CODE", help="print the page of a rule")
+    add("--stdin-filename", metavar="PATH", help="the path to report for stdin")
     parser.set_defaults(parser=parser, run=main)
 
 
@@ -55,7 +57,7 @@ def main(options: argparse.Namespace) -> int:
     if options.explain is not None:
         return _explain(options.explain, parser)
     if not options.paths:
-        parser.error("which files? Give a path, . for all below this folder")
+        parser.error("no path given; use . for the current folder")
     _replace_what_cannot_be_shown()
     try:
         settings = _settings(options)
@@ -102,28 +104,26 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _checked(options: argparse.Namespace, settings: Settings) -> list[Checked]:
-    mend = options.fix or options.diff
+    fix = options.fix or options.diff
     if STDIN in options.paths:
-        return [_check_stdin(options, settings, mend)]
+        return [_check_stdin(options, settings, fix)]
     for path in options.paths:
         Path(path).stat()  # a name that leads nowhere is a mistake of the user
     paths = files([*map(Path, options.paths)], settings, options.force_exclude)
     with Progress(len(paths)) as progress:
-        return run(paths, settings, mend, progress.advance)
+        return run(paths, settings, fix, progress.advance)
 
 
-def _check_stdin(
-    options: argparse.Namespace, settings: Settings, mend: bool
-) -> Checked:
+def _check_stdin(options: argparse.Namespace, settings: Settings, fix: bool) -> Checked:
     name = options.stdin_filename or STDIN
     path = Path(options.stdin_filename).absolute() if options.stdin_filename else None
     try:
         source = from_bytes(name, sys.stdin.buffer.read())
     except UnreadableError as error:
         raise SettingsError(f"{name}: {error}") from None
-    checked = check_source(source, settings, path, mend)
+    checked = check_source(source, settings, path, fix)
     if options.fix and not options.diff:
-        sys.stdout.write(source.text if checked.mended is None else checked.mended)
+        sys.stdout.write(source.text if checked.fixed is None else checked.fixed)
     return checked
 
 
@@ -134,37 +134,37 @@ def _report(checked: list[Checked], options: argparse.Namespace) -> int:
             f"{one.filename}: cachax lint itself failed:\n{one.crash}", file=sys.stderr
         )
     findings = sorted((f for one in checked for f in one.findings), key=in_order)
-    mended = [one for one in checked if one.mended is not None]
+    fixed = [one for one in checked if one.fixed is not None]
     if options.diff:
-        _show_diff(mended)
+        _show_diff(fixed)
     else:
-        unwritten = _write(mended) if options.fix else 0
+        unwritten = _write(fixed) if options.fix else 0
         _show(findings, options)
         if unwritten:
             return MISUSED
     if crashed:
         return MISUSED
     failed = any(finding.severity.fails for finding in findings)
-    return FOUND if failed or (options.diff and mended) else PASSED
+    return FOUND if failed or (options.diff and fixed) else PASSED
 
 
-def _show_diff(mended: list[Checked]) -> None:
-    for one in mended:
+def _show_diff(fixed: list[Checked]) -> None:
+    for one in fixed:
         assert one.source is not None
-        assert one.mended is not None
-        sys.stdout.write(diff(one.source, one.mended))
-    print(f"Would fix {_count(mended)}.", file=sys.stderr)
+        assert one.fixed is not None
+        sys.stdout.write(diff(one.source, one.fixed))
+    print(f"Would fix {_count(fixed)}.", file=sys.stderr)
 
 
-def _write(mended: list[Checked]) -> int:
+def _write(fixed: list[Checked]) -> int:
     """How many files could not be written; the others are."""
     written = []
-    for one in mended:
+    for one in fixed:
         assert one.source is not None
-        assert one.mended is not None
+        assert one.fixed is not None
         try:
             if one.filename != STDIN:
-                content = one.mended.encode(one.source.encoding)
+                content = one.fixed.encode(one.source.encoding)
                 Path(one.filename).write_bytes(content)
         except OSError as error:
             print(f"{one.filename}: not fixed: {error}", file=sys.stderr)
@@ -172,16 +172,16 @@ def _write(mended: list[Checked]) -> int:
             written.append(one)
     if written:
         print(f"Fixed {_count(written)}.", file=sys.stderr)
-    return len(mended) - len(written)
+    return len(fixed) - len(written)
 
 
-def _count(mended: list[Checked]) -> str:
-    fixes = sum(one.fixes for one in mended)
-    return f"{fixes} in {len(mended)} file{'s' * (len(mended) != 1)}"
+def _count(fixed: list[Checked]) -> str:
+    fixes = sum(one.fixes for one in fixed)
+    return f"{fixes} in {len(fixed)} file{'s' * (len(fixed) != 1)}"
 
 
 def _show(findings: list[Finding], options: argparse.Namespace) -> None:
-    # What is mended from the input is on the output already.
+    # The fixed text of stdin is on stdout already.
     stream = sys.stderr if options.fix and STDIN in options.paths else sys.stdout
     if options.statistics:
         stream.write(statistics(findings, options.output_format == "json"))

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 
 class Keeps(enum.Enum):
-    """What becomes of an attribute that is no field, when JAX rebuilds the object."""
+    """What happens to an attribute that is not a field when JAX rebuilds the object."""
 
     NOTHING = "it is dropped"
     STATIC = "it becomes static"
     LEAF = "it becomes a leaf"
     LEAF_ONE_WAY = "it goes in as a leaf, and does not come out"
-    REFUSED = "the object cannot be flattened any more"
+    FIELD = "it is kept in a field of the tree"
+    REFUSED = "the object can't be flattened"
 
 
 @dataclass(frozen=True)
 class Family:
-    """A way of being a pytree."""
+    """A kind of pytree class."""
 
     name: str
     keeps: Keeps = Keeps.NOTHING
@@ -25,13 +26,14 @@ class Family:
     runs_init: bool = (
         True  # rebuilt by calling the class, so `__post_init__` runs again
     )
+    flattens_fields: bool = True  # False: which attributes are leaves is unknown
     holds_attributes: bool = True  # False: a tuple, with no place for a cached value
 
 
-PYTREE = Family("a registered pytree", runs_init=False)
+PYTREE = Family("a registered pytree", runs_init=False, flattens_fields=False)
 DATACLASS = Family("a dataclass registered with JAX")
 NAMED_TUPLE = Family("a NamedTuple", frozen=True, holds_attributes=False)
-NNX = Family("nnx.Module", Keeps.STATIC, runs_init=False)
+NNX = Family("nnx.Module", Keeps.STATIC, runs_init=False, flattens_fields=False)
 EQUINOX = Family("equinox.Module", frozen=True, runs_init=False)
 
 _FLAX = Family("flax.struct", frozen=True)
@@ -40,9 +42,11 @@ _PENZAI = Family("penzai.Struct", frozen=True, runs_init=False)
 _NETKET = Family("netket's struct.dataclass", frozen=True)
 _NETKET_PYTREE = Family("netket's struct.Pytree", Keeps.REFUSED, True, False)
 _SIMPLE = Family("simple_pytree.Pytree", Keeps.REFUSED, True, False)
-_DISTRAX = Family("distrax.Jittable", Keeps.LEAF, runs_init=False)
-_NUMPYRO = Family("numpyro's Distribution", runs_init=False)
-_TFP = Family("tensorflow_probability's AutoCompositeTensor")
+_DISTRAX = Family(
+    "distrax.Jittable", Keeps.LEAF, runs_init=False, flattens_fields=False
+)
+_NUMPYRO = Family("numpyro's Distribution", runs_init=False, flattens_fields=False)
+_TFP = Family("tensorflow_probability's AutoCompositeTensor", flattens_fields=False)
 
 # The full name of a base class, wherever in its package it is imported from.
 _BASES = {
@@ -59,7 +63,7 @@ _BASES = {
     r"simple_pytree\.(.+\.)?Pytree": _SIMPLE,
     r"distrax\.(.+\.)?(Jittable|Bijector|Distribution|Transformed)": _DISTRAX,
     r"numpyro\.(.+\.)?Distribution": _NUMPYRO,
-    # Its plain Distribution is no pytree.
+    # Its plain Distribution is not a pytree.
     r"tensorflow_probability\.substrates\.jax\.(.+\.)?AutoCompositeTensor\w*": _TFP,
     r"(typing|typing_extensions)\.NamedTuple": NAMED_TUPLE,
 }
@@ -96,7 +100,7 @@ class _Table:
 BY_BASE = _Table(_BASES)
 BY_DECORATOR = _Table(_DECORATORS)
 
-# What a class may have for a base without becoming another kind of class.
+# What a class may have for a base without becoming a different kind of class.
 HARMLESS_BASES = re.compile(
     r"object|(typing|typing_extensions)\.(Generic|Protocol)|abc\.ABC"
     r"|collections\.abc\.\w+"

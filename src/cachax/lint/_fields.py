@@ -1,4 +1,4 @@
-"""A field of a class, and how JAX is told to leave it alone."""
+"""A field of a class, and how it is marked as static."""
 
 import ast
 from dataclasses import dataclass
@@ -16,13 +16,26 @@ class Field:
     name: str
     module: Module
     annotation: ast.expr | None = None
-    values: tuple[ast.expr, ...] = ()  # what `__init__` assigns, on whatever way
+    values: tuple[ast.expr, ...] = ()  # everything that `__init__` assigns
     static: bool = False
     in_init: bool = True
+    default: ast.expr | None = None  # as written: `None`, `field(default=None)`
+    node: ast.AnnAssign | None = None  # the declaration
+
+    @property
+    def is_optional(self) -> bool:
+        """Its default is None."""
+        match self.default:
+            case ast.Constant(None):
+                return True
+            case ast.Call():
+                default = _keyword_node(self.default, "default")
+                return isinstance(default, ast.Constant) and default.value is None
+        return False
 
 
 def is_static(default: ast.expr | None) -> bool:
-    """A field that JAX is told to leave alone, by any library's way of saying it."""
+    """Whether a field is marked as static, in the spelling of any library."""
     if not isinstance(default, ast.Call):
         return False
     function = (dotted(default.func) or "").rpartition(".")[2]
@@ -36,7 +49,7 @@ def is_static(default: ast.expr | None) -> bool:
 
 
 def _entries(node: ast.expr | None) -> dict[object, object]:
-    """The constants of a dict, written either way."""
+    """The constants of a dict, in both spellings."""
     match node:
         case ast.Dict(keys, values):
             pairs = zip(keys, values, strict=True)

@@ -45,7 +45,7 @@ def _below(
         path = folder / entry.name
         if settings.excludes(path):
             continue
-        # `Path.is_dir` raises where it may not look; a link to nowhere is no file.
+        # `Path.is_dir` raises where it may not look; a dangling link is not a file.
         if os.path.isdir(path):
             yield from _below(path, settings, entered)
         elif path.suffix in SUFFIXES and (os.path.isfile(path) or _is_shut(path)):

@@ -1,4 +1,4 @@
-"""What a rule has found, where, and the edit that mends it."""
+"""What a rule has found, where, and the edit that fixes it."""
 
 import enum
 from dataclasses import dataclass

@@ -127,7 +127,7 @@ def _line_without(node: ast.stmt, alias: ast.alias, source: Source) -> list[Edit
 
 
 def _stands_alone(node: ast.stmt, source: Source) -> bool:
-    """Whether there is an empty line below, and nothing or another one above."""
+    """Whether there is an empty line below, and nothing or an empty line above."""
     above, below = source.lines[: node.lineno - 1], source.lines[node.lineno :]
     return (not above or not above[-1].strip()) and bool(below) and not below[0].strip()
 

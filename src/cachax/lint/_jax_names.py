@@ -9,8 +9,8 @@ class Kind(enum.Enum):
 
     ARRAY = "a JAX array"
     TREE = "a tuple, list or other tree that holds JAX arrays"
-    OTHER = "no JAX array"
-    UNKNOWN = "cannot be told"
+    OTHER = "not a JAX array"
+    UNKNOWN = "unknown"
 
     @property
     def has_arrays(self) -> bool:
@@ -142,7 +142,7 @@ def kind_of_call(name: str) -> Kind:
     """What a call of the function with this full name gives.
 
     >>> kind_of_call("jax.numpy.sum").value, kind_of_call("jax.numpy.finfo").value
-    ('a JAX array', 'no JAX array')
+    ('a JAX array', 'not a JAX array')
     """
     name = public_name(name)
     for pattern, kind in _COMPILED:

@@ -5,17 +5,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ._classes import Class, called_in_the_end, is_property
+from ._classes import Class, Wrapped, called_in_the_end, is_property
 from ._code import Code, Found
+from ._descriptors import Caching, caching
+from ._families import Keeps
+from ._fields import constant_keyword
 from ._finding import Severity
 from ._jax_names import Kind
 from ._module import FunctionNode, Module
-from ._project import Definition, Project
+from ._project import Project
 from ._writes import is_maker, is_returned, own_object, writes
 
-FUNCTOOLS = re.compile(
-    r"functools\.cached_property|(backports\.)?cached_property\.(threaded_)?cached_property"
-)
 CACHAX = re.compile(r"cachax\.cached_(property|method)")
 
 
@@ -24,21 +24,32 @@ class Kept:
     """A value that is kept in the `__dict__` of an object, outside of its fields."""
 
     cls: Class
-    function: FunctionNode
+    attribute: str
+    function: Wrapped
     node: ast.expr | ast.stmt  # the decorator, or the statement that keeps it
     how: str
     kind: Kind
     decorator: ast.expr | None = None
+    caching: Caching = Caching.ON_OBJECT
 
     @property
     def name(self) -> str:
-        return f"{self.cls.name}.{self.function.name}"
+        return f"{self.cls.name}.{self.attribute}"
+
+    @property
+    def keeps(self) -> Keeps | None:
+        """What happens to the value when JAX rebuilds the object, if it does that."""
+        if self.cls.family is None:
+            return None
+        if self.caching is Caching.IN_THE_TREE:
+            return Keeps.FIELD
+        return self.cls.family.keeps
 
 
 def reported(kept: Kept, message: str, severity: Severity | None = None) -> Found:
-    """Where it cannot be told whether the value has arrays, it is information."""
+    """If the linter can't tell whether the value has arrays, it is information."""
     sure = kept.kind.has_arrays
-    may = "" if sure else " (if the value holds JAX arrays, which cannot be told here)"
+    may = "" if sure else " (if the value holds JAX arrays, which is unknown)"
     return Found(
         kept.node,
         f"`{kept.name}` ({kept.how}){may}: {message}",
@@ -61,11 +72,25 @@ def _all(code: Code) -> Iterator[Kept]:
         for function in own.own_methods.values():
             decorator = cached_decorator(function, code.module, code.project)
             if decorator is not None:
-                how = f"@{ast.unparse(decorator)}"
-                kind = _value(function, code)
-                yield Kept(cls, function, decorator, how, kind, decorator)
+                yield _kept(cls, function.name, function, decorator, code)
             elif not is_maker(function, cls.module):
                 yield from _home_made(cls, function, code)
+        for name, (wrapped, call) in own.wrapped.items():
+            where = caching(call.func, code.module, code.project)
+            if where is not None and where.on_object:
+                yield _kept(cls, name, wrapped, call, code)
+
+
+def _kept(cls: Class, name: str, function: Wrapped, node: ast.expr, code: Code) -> Kept:
+    is_decorator = node in getattr(function, "decorator_list", ())
+    how = f"@{ast.unparse(node)}" if is_decorator else f"{name} = {ast.unparse(node)}"
+    call = node if is_decorator else getattr(node, "func", node)
+    where = caching(call, code.module, code.project) or Caching.ON_OBJECT
+    if constant_keyword(call, "pytree_ignore") is True:  # netket
+        where = Caching.ON_OBJECT
+    kind = _value(function, code)
+    decorator = node if is_decorator else None
+    return Kept(cls, name, function, node, how, kind, decorator, where)
 
 
 def _made_with(mixin: Class, code: Code) -> Class:
@@ -80,13 +105,9 @@ def cached_decorator(
 ) -> ast.expr | None:
     """The decorator that keeps a value in the `__dict__`, if there is one."""
     for node in function.decorator_list:
-        resolved = project.resolve(called_in_the_end(node), module)
-        match resolved:
-            case str() if FUNCTOOLS.fullmatch(resolved):
-                return node
-            case Definition(other, ast.ClassDef() as inner):
-                if _is_subclass(inner, other, project):
-                    return node
+        where = caching(node, module, project)
+        if where is not None and where.on_object:
+            return node
     return None
 
 
@@ -107,14 +128,9 @@ def cachax_values(code: Code) -> Iterator[tuple[Class, FunctionNode, ast.expr]]:
                     yield cls, function, node
 
 
-def _is_subclass(cls: ast.ClassDef, module: Module, project: Project) -> bool:
-    """A class of the project that is a functools.cached_property with more to it."""
-    bases = [project.name_of(base, module) for base in cls.bases]
-    own = module.definitions_in(cls)
-    return "__get__" not in own and any(map(FUNCTOOLS.fullmatch, bases))
-
-
-def _value(function: FunctionNode, code: Code) -> Kind:
+def _value(function: Wrapped, code: Code) -> Kind:
+    if isinstance(function, ast.Lambda):
+        return code.kinds.of(function.body, code.module)
     returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and n.value]
     if not returns or is_concrete(function, code):
         return Kind.OTHER
@@ -134,7 +150,7 @@ def is_concrete(function: FunctionNode, code: Code) -> bool:
 
 
 def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]:
-    """`if self._x is None: self._x = ...; return self._x`, where `_x` is no field."""
+    """`if self._x is None: self._x = ...; return self._x`, and `_x` is not a field."""
     obj = own_object(function, code.module)
     if obj is None or is_concrete(function, code):
         return
@@ -150,4 +166,4 @@ def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]
         if kind.has_arrays:  # else it is any state at all
             seen.add(write.attribute)
             how = f"a lazy {what} that writes to `{obj}.{write.attribute}`"
-            yield Kept(cls, function, write.node, how, kind)
+            yield Kept(cls, function.name, function, write.node, how, kind)

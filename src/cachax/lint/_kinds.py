@@ -1,4 +1,4 @@
-"""Is a value a JAX array? Surely, surely not, or it cannot be told."""
+"""Is a value a JAX array? Yes, no, or unknown."""
 
 import ast
 import re
@@ -25,6 +25,12 @@ from ._objects import Objects, parameter_of
 from ._project import Definition, Project
 
 _MAPS = re.compile(r"jax\.(tree\.map|tree_map|tree_util\.tree_map)")
+# Methods that arrays have, and nothing else that may be in a field.
+_CLEAR_METHODS = METHODS_OF_ARRAYS - {
+    *("get", "set", "add", "copy", "sort", "view", "apply", "multiply", "power"),
+    *("subtract", "mul", "div", "divide", "mean", "var", "std", "transpose", "trace"),
+}
+_QUESTION = re.compile(r"_*(is|has|check|count|num|len|get_shape|name|describe|plot)_?")
 _MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
 _MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
 
@@ -32,8 +38,8 @@ _MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
 class Kinds:
     """Infers the kinds of values in one project.
 
-    Careful: a name that is bound to different kinds, an unknown function, an object
-    without an annotation cannot be told.
+    A name that is bound to different kinds, an unknown function and an object without
+    an annotation are unknown.
     """
 
     def __init__(self, project: Project) -> None:
@@ -61,6 +67,8 @@ class Kinds:
                 return Kind.OTHER
             case ast.UnaryOp(ast.Not()) | ast.FormattedValue():
                 return Kind.OTHER
+            case ast.UnaryOp(_, operand) if self._is_leaf(operand, module):
+                return Kind.ARRAY
             case ast.UnaryOp(_, operand) | ast.NamedExpr(_, operand):
                 return self.of(operand, module)
             case ast.Starred(operand) | ast.Await(operand):
@@ -81,8 +89,8 @@ class Kinds:
                 return _collection(self.of(part, module) for part in parts)
             case ast.ListComp(part) | ast.GeneratorExp(part) | ast.DictComp(_, part):
                 return _collection([self.of(part, module)])
-            case ast.Subscript(value):
-                return self._part(value, module)
+            case ast.Subscript(value, key):
+                return self._part(value, key, module)
             case ast.Name(name):
                 return self._name(node, name, module)
             case ast.Attribute(value, attribute):
@@ -96,9 +104,33 @@ class Kinds:
             isinstance(left, ast.Constant) and isinstance(left.value, str)
         ):
             return Kind.OTHER  # "%s" % x
-        return either([self.of(left, module), self.of(right, module)])
+        kinds = [self.of(left, module), self.of(right, module)]
+        if Kind.UNKNOWN in kinds and any(
+            self._is_leaf(side, module) for side in (left, right)
+        ):
+            return Kind.ARRAY
+        return either(kinds)
 
-    def _part(self, value: ast.expr, module: Module) -> Kind:
+    def _is_leaf(self, node: ast.expr, module: Module) -> bool:
+        """`self.x` on a pytree, where `x` may be an array for all that is written. JAX
+        traces it, and what is computed from it by operators is an array."""
+        match node:
+            case ast.Attribute(value, name):
+                owner = self._objects.class_of(value, module)
+                if owner is None or name not in owner.leaf_fields:
+                    return False
+                if owner.method(name) is not None:
+                    return False
+                field = owner.fields.get(name)
+                return field is None or (
+                    self.of_field(field) is not Kind.OTHER
+                    and self._annotations.may_be_array(field.annotation, field.module)
+                )
+        return False
+
+    def _part(self, value: ast.expr, key: ast.expr, module: Module) -> Kind:
+        if _is_slice(key) and self._is_leaf(value, module):
+            return Kind.ARRAY
         kind = self.of(value, module)
         if kind is Kind.TREE:
             function = value.func if isinstance(value, ast.Call) else None
@@ -149,6 +181,8 @@ class Kinds:
         name = self._project.name_of(node, module)
         if name.startswith(("jax.", "numpy.", "math.")):
             return Kind.OTHER  # `jnp.pi`, `jnp.float32`: it is not called
+        if attribute in ("T", "mT") and self._is_leaf(value, module):
+            return Kind.ARRAY
         kind = self.of(value, module)
         if kind is Kind.ARRAY and attribute == "size":
             return Kind.OTHER
@@ -162,7 +196,7 @@ class Kinds:
         method = owner.method(name)
         if method is not None:
             cls, function = method
-            if not is_property(function):
+            if not is_property(function) and name in cls.own_methods:
                 return Kind.OTHER  # a bound method
             return self.returned(function, cls.module)
         field = owner.fields.get(name)
@@ -170,16 +204,24 @@ class Kinds:
 
     def of_field(self, field: Field) -> Kind:
         if field.annotation is not None:
-            return self._annotations.kind(field.annotation, field.module)
-        kinds = {
-            self.of(value, field.module) for value in field.values if not is_none(value)
-        }
+            return self.of_annotation(field.annotation, field.module)
+        values = [value for value in field.values if not is_none(value)]
+        filled = [value for value in values if not _is_empty(value)]
+        kinds = {self.of(value, field.module) for value in filled or values}
         if Kind.OTHER in kinds and len(kinds) > 1:
             return Kind.UNKNOWN
         return either(kinds) if kinds else Kind.UNKNOWN
 
+    def may_be_array(self, field: Field) -> bool:
+        """Whether its annotation, if it has one, leaves that open."""
+        return self._annotations.may_be_array(field.annotation, field.module)
+
     def of_annotation(self, annotation: ast.expr | None, module: Module) -> Kind:
-        return self._annotations.kind(annotation, module)
+        kind = self._annotations.kind(annotation, module)
+        if kind is not Kind.UNKNOWN:
+            return kind
+        cls = self._objects.annotated_class(annotation, module)
+        return self._object(cls) if cls else kind
 
     def returned(self, function: FunctionNode, module: Module) -> Kind:
         """What a function always returns: by its body, else by its annotation."""
@@ -188,9 +230,61 @@ class Kinds:
         return self._or_as_annotated(kind, function, module)
 
     def sometimes_returned(self, function: FunctionNode, module: Module) -> Kind:
-        """The same, where an array on one of its ways is enough for a trap."""
+        """The same, if an array from one of its `return` statements is enough."""
         kind = either(self._kinds_returned(function, module))
-        return self._or_as_annotated(kind, function, module)
+        kind = self._or_as_annotated(kind, function, module)
+        if kind is Kind.UNKNOWN and self._computes_from_arrays(function, module):
+            return Kind.TREE
+        if kind is Kind.UNKNOWN and self._makes_arrays(function, module):
+            return self.of_annotation(function.returns, module)
+        return kind
+
+    def _computes_from_arrays(self, function: FunctionNode, module: Module) -> bool:
+        """Whether it returns what an unknown function makes of arrays: a body that is
+        worth keeping rarely asks a question of them."""
+        for node in module.own_nodes(function):
+            value = node.value if isinstance(node, ast.Return) else None
+            if isinstance(value, ast.Name):
+                value = self._bound_once(value, function, module)
+            while isinstance(value, ast.Attribute | ast.Subscript):
+                value = value.value
+            if not isinstance(value, ast.Call) or self._is_question(value, module):
+                continue
+            given = [*value.args, *(keyword.value for keyword in value.keywords)]
+            if any(self._is_surely_array(argument, module) for argument in given):
+                return True
+        return False
+
+    def _bound_once(
+        self, name: ast.Name, function: FunctionNode, module: Module
+    ) -> ast.expr | None:
+        bounds = module.bound_in(function).get(name.id, [])
+        return bounds[0].value if len(bounds) == 1 else None
+
+    def _is_question(self, call: ast.Call, module: Module) -> bool:
+        if self.of(call, module) is Kind.OTHER:
+            return True
+        called = self._project.resolve(call.func, module)
+        if isinstance(called, Definition) and isinstance(called.node, ast.ClassDef):
+            return True  # what it holds is known from its fields
+        name = self._project.name_of(call.func, module)
+        if "." not in name or name.startswith("self."):
+            return True  # neither imported nor defined here
+        name = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+        return _QUESTION.match(name) is not None
+
+    def _is_surely_array(self, node: ast.expr, module: Module) -> bool:
+        if self.of(node, module).has_arrays:
+            return True
+        match node:
+            case ast.Attribute(value, name) if self._is_leaf(node, module):
+                owner = self._objects.class_of(value, module)
+                field = owner.fields.get(name) if owner else None
+                said = (
+                    ast.unparse(field.annotation) if field and field.annotation else ""
+                )
+                return not re.fullmatch(r"(\w+\.)?Any", said)
+        return False
 
     def _or_as_annotated(
         self, kind: Kind, function: FunctionNode, module: Module
@@ -198,6 +292,13 @@ class Kinds:
         if kind is not Kind.UNKNOWN:
             return kind
         return self._annotations.kind(function.returns, module)
+
+    def _makes_arrays(self, function: FunctionNode, module: Module) -> bool:
+        """Whether a function of JAX is called in it. A class that holds arrays may as
+        well be given numpy's."""
+        calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+        names = (self._project.name_of(call.func, module) for call in calls)
+        return any(kind_of_call(name).has_arrays for name in names)
 
     def _kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
         """Of each of its `return` statements, those of None left out."""
@@ -238,7 +339,7 @@ class Kinds:
         kind = self._named_call(name, node, module)
         if kind is not Kind.UNKNOWN:
             return kind
-        if isinstance(function, ast.Attribute):
+        if isinstance(function, ast.Attribute) and not name.startswith("jax."):
             kind = self._method_call(function, module)
             if kind is not Kind.UNKNOWN:
                 return kind
@@ -258,8 +359,8 @@ class Kinds:
         if cls.family is None:
             return Kind.UNKNOWN
         leaves = [field for field in cls.declared.values() if not field.static]
-        has_arrays = any(self.of_field(field).has_arrays for field in leaves)
-        return Kind.TREE if has_arrays else Kind.UNKNOWN
+        kinds = [self._annotations.kind(f.annotation, f.module) for f in leaves]
+        return Kind.TREE if any(k.has_arrays for k in kinds) else Kind.UNKNOWN
 
     def _named_call(self, name: str, node: ast.Call, module: Module) -> Kind:
         first = node.args[0] if node.args else None
@@ -280,6 +381,8 @@ class Kinds:
         return Kind.TREE if kind.has_arrays else Kind.UNKNOWN
 
     def _method_call(self, function: ast.Attribute, module: Module) -> Kind:
+        if function.attr in _CLEAR_METHODS and self._is_leaf(function.value, module):
+            return Kind.ARRAY
         owner = self._objects.class_of(function.value, module)
         if owner is not None:
             method = owner.method(function.attr)
@@ -294,21 +397,35 @@ class Kinds:
         return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
 
 
+def _is_slice(key: ast.expr) -> bool:
+    """`x[1:]`, `x[:, 0]`, `x[..., None]`."""
+    parts = key.elts if isinstance(key, ast.Tuple) else [key]
+    return any(
+        isinstance(part, ast.Slice)
+        or (isinstance(part, ast.Constant) and part.value is ...)
+        for part in parts
+    )
+
+
 def _adds(bound: Bound) -> bool:
     """`x += ...`: bound before, and now a little more."""
     return isinstance(bound.node, ast.AugAssign)
 
 
 def _is_filled_later(bound: Bound) -> bool:
+    return _is_empty(bound.value)
+
+
+def _is_empty(value: ast.expr | None) -> bool:
     """A list or dictionary of Python that is made empty."""
-    match bound.value:
+    match value:
         case ast.List([]) | ast.Dict([]) | ast.Call(ast.Name("list" | "dict"), [], []):
             return True
     return False
 
 
 def either(kinds: Iterable[Kind]) -> Kind:
-    """Of a value that is one of several: an array on one way is enough for a trap."""
+    """Of a value that is one of several: one array is enough."""
     found = set(kinds)
     for kind in (Kind.ARRAY, Kind.TREE, Kind.UNKNOWN):
         if kind in found:

@@ -49,7 +49,7 @@ def dotted(node: ast.AST | None) -> str | None:
 class Bound:
     """A name bound by an assignment, and to what.
 
-    `value` is None where something is bound that cannot be told (a `with`, a loop).
+    `value` is None if what is bound is unknown (a `with`, a loop).
     """
 
     node: ast.AST
@@ -62,7 +62,7 @@ class Bound:
 
 
 class Module:
-    """A file that was parsed. What rules ask for is gathered on first use."""
+    """A file that was parsed. What rules need is collected on first use."""
 
     def __init__(self, tree: ast.Module, name: str = "", path: Path | None = None):
         self.tree = tree
@@ -147,14 +147,25 @@ class Module:
                     found.setdefault(alias.asname or alias.name, f"{base}.{alias.name}")
         return found
 
+    @functools.cached_property
+    def stars(self) -> list[str]:
+        """The modules in `from ... import *`."""
+        return [
+            self._origin(node)
+            for node in self.nodes
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        ]
+
     def stands_in(self, definition: ast.AST, name: str) -> bool:
-        """Whether it is only for when the import of the name fails:
-        `except ImportError: name = None`."""
-        return (
-            isinstance(definition, ast.Assign)
-            and name in self.imports
-            and any(isinstance(n, ast.ExceptHandler) for n in self.around(definition))
-        )
+        """Whether it is only for when the name is not imported:
+        `except ImportError: x = None`, or `if ...: import x`, `else: x = None`."""
+        if name not in self.imports:
+            return False
+        around = list(self.around(definition))
+        if any(isinstance(node, ast.ExceptHandler) for node in around):
+            return True
+        is_assigned = isinstance(definition, ast.Assign)
+        return is_assigned and any(isinstance(node, ast.If) for node in around)
 
     def _origin(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -278,16 +289,16 @@ def _unpacked(
             yield from _unpacked(inner, None)
         case ast.Tuple(targets) | ast.List(targets):
             parts: list[ast.expr | None] = [None] * len(targets)
-            if isinstance(value, ast.Tuple) and len(value.elts) == len(targets):
-                parts = list(value.elts)
-            elif value is not None:  # each is a part of what is unpacked
-                parts = [
-                    ast.copy_location(_item(value, i), value)
-                    for i in range(len(targets))
-                ]
+            if value is not None:
+                parts = [*parts_of(value, len(targets))]
             for inner, part in zip(targets, parts, strict=True):
                 yield from _unpacked(inner, part)
 
 
-def _item(value: ast.expr, number: int) -> ast.expr:
-    return ast.Subscript(value, ast.Constant(number), ast.Load())
+def parts_of(value: ast.expr, count: int) -> list[ast.expr]:
+    """What each of the targets gets that a value is unpacked into."""
+    if isinstance(value, ast.Tuple) and len(value.elts) == count:
+        return value.elts
+    numbers = map(ast.Constant, range(count))
+    items = [ast.Subscript(value, number, ast.Load()) for number in numbers]
+    return [ast.copy_location(item, value) for item in items]

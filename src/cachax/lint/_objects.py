@@ -6,6 +6,8 @@ from ._classes import Class, class_of
 from ._module import PARSE_ERRORS, FunctionNode, Module
 from ._project import Definition, Project
 
+# Functions of a class that do not make an object of it.
+_NO_MAKERS = {"__init__", "mro", "__subclasses__", "register"}
 _MOST_DEPTH = 24  # of attributes and names followed, one inside the other
 
 
@@ -33,17 +35,36 @@ class Objects:
                 return self._class_of_name(node, name, module)
             case ast.Attribute(value, attribute):
                 owner = self.class_of(value, module)
-                field = owner.fields.get(attribute) if owner else None
-                if field is None:
-                    return None
-                other = field.module
-                if field.annotation is not None:
-                    return self._annotated_class(field.annotation, other)
-                one = field.values[0] if len(field.values) == 1 else None
-                return self.class_of(one, other)
+                return self.class_of_attribute(owner, attribute) if owner else None
             case ast.Call(function):
-                return self._annotated_class(function, module)
+                return self.annotated_class(function, module)
         return None
+
+    def class_of_attribute(self, owner: Class, attribute: str) -> Class | None:
+        """The class of `obj.attribute`, where `obj` is of a class of the project."""
+        field = owner.fields.get(attribute)
+        if field is None:
+            return None
+        if field.annotation is not None:
+            return self.annotated_class(field.annotation, field.module)
+        one = field.values[0] if len(field.values) == 1 else None
+        return self.class_of(one, field.module)
+
+    def class_made_by(self, call: ast.expr | None, module: Module) -> Class | None:
+        """The class of what a call returns: of the class itself, of one of its class
+        methods, or of a function with an annotation."""
+        if not isinstance(call, ast.Call):
+            return self.class_of(call, module)
+        match self._project.resolve(call.func, module):
+            case Definition(other, ast.FunctionDef(returns=ast.expr() as returns)):
+                made = self.annotated_class(returns, other)
+                if made is not None:
+                    return made
+        if isinstance(call.func, ast.Attribute) and call.func.attr not in _NO_MAKERS:
+            made = self.annotated_class(call.func.value, module)  # `State.create(...)`
+            if made is not None:
+                return made
+        return self.annotated_class(call.func, module)
 
     def _class_of_name(self, node: ast.Name, name: str, module: Module) -> Class | None:
         for scope in module.scopes(node):
@@ -54,14 +75,15 @@ class Objects:
                         outer = module.parent(scope)
                         assert isinstance(outer, ast.ClassDef)
                         return class_of(outer, module, self._project)
-                    return self._annotated_class(parameter.annotation, module)
+                    return self.annotated_class(parameter.annotation, module)
             bounds = module.bound_in(scope).get(name)
             if bounds:
                 same = len(bounds) == 1
                 return self.class_of(bounds[0].value, module) if same else None
         return None
 
-    def _annotated_class(self, node: ast.expr | None, module: Module) -> Class | None:
+    def annotated_class(self, node: ast.expr | None, module: Module) -> Class | None:
+        """The class of the project that an annotation names."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 node = ast.parse(node.value, mode="eval").body

@@ -11,7 +11,7 @@ _START, _END = "<!-- rules -->\n", "<!-- end -->\n"
 def page(rule: Rule) -> str:
     """One rule, in Markdown."""
     title = f"{rule.code}: {rule.name}"
-    fixable = " `--fix` mends it where that is safe." if rule.fixable else ""
+    fixable = " `--fix` fixes it where that is safe." if rule.fixable else ""
     summary, _, rest = rule.page.partition("\n")
     return (
         f"## {title}\n\n{summary}\n\n*Severity: {rule.severity.value}.*{fixable}\n"
@@ -31,7 +31,7 @@ def table() -> str:
 
 
 def with_rules(document: str) -> str:
-    """docs/lint.md with the part between its two marks made anew."""
+    """docs/lint.md with the part between its two marks rewritten."""
     pages = "\n".join([table(), *map(page, known_rules().values())])
     between = re.compile(f"(?<={re.escape(_START)}).*?(?={re.escape(_END)})", re.DOTALL)
     return between.sub(lambda _: f"\n{pages}\n", document, count=1)

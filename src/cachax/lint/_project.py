@@ -13,6 +13,7 @@ from ._source import UnreadableError, from_bytes
 # What is known of these is in tables; to parse them would tell nothing more.
 _NEVER_FOLLOWED = {"jax", "jaxlib", "numpy", "scipy", *sys.stdlib_module_names}
 _ISINSTANCE = re.compile(rb"is(instance|subclass)\([^()\n]*cached_property")
+_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 _MOST_STEPS = 12  # from a name through re-exports to its definition
 
 
@@ -61,10 +62,14 @@ class Project:
         if head in module.imports:
             origin = module.imports[head]
             return self._follow(f"{origin}.{rest}".rstrip("."), module, _MOST_STEPS)
+        for star in module.stars:
+            found = self._split(f"{star}.{head}", module)
+            if found is not None and _has(*found):
+                return self._follow(f"{star}.{name}", module, _MOST_STEPS)
         return name
 
     def name_of(self, node: ast.AST | None, module: Module) -> str:
-        """The dotted name of what an expression stands for; "" if it is no name."""
+        """The dotted name of what an expression stands for; "" if it is not a name."""
         found = self.resolve(node, module)
         return found.name if isinstance(found, Definition) else found or ""
 
@@ -137,7 +142,7 @@ class Project:
 
     def asks_for_functools(self, module: Module) -> bool:
         """Whether a file of the same package looks for properties by their class:
-        `isinstance(x, functools.cached_property)`. Then none may become another."""
+        `isinstance(x, functools.cached_property)`. Then none may be replaced."""
         if module.path is None:
             return False
         root = _import_root(module.path)
@@ -162,11 +167,15 @@ class Project:
         if folder not in self._roots:
             roots = [_import_root(path)]
             for outer in (folder, *folder.parents):
-                if os.path.isfile(outer / "pyproject.toml"):
+                if any(os.path.isfile(outer / name) for name in _PROJECT_FILES):
                     roots += [outer, outer / "src"]
                     break
             self._roots[folder] = tuple(dict.fromkeys(roots))
         return self._roots[folder]
+
+
+def _has(module: Module, name: str) -> bool:
+    return name in module.definitions or name in module.imports
 
 
 def _named(path: Path, top: str) -> list[Path]:

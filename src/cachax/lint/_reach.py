@@ -27,9 +27,15 @@ def members_read(
 
 def attributes_read(function: FunctionNode, cls: Class) -> set[str]:
     """The attributes of its object that a method reads, by itself or through others."""
+    methods = methods_used(function, cls)
+    return {name for method, owner in methods.items() for name in _own(method, owner)}
+
+
+def methods_used(function: FunctionNode, cls: Class) -> dict[FunctionNode, Class]:
+    """A method, and those of the same object that it uses, each with its class."""
     found: dict[FunctionNode, Class] = {}
     _follow(cls, function.name, found)
-    return {name for method, owner in found.items() for name in _own(method, owner)}
+    return found
 
 
 def _follow(cls: Class, name: str, found: dict[FunctionNode, Class]) -> None:

@@ -1,4 +1,4 @@
-"""Many files checked, in several processes if they are many, and mended if asked to."""
+"""Many files checked, in several processes if they are many, and fixed on request."""
 
 import gc
 import multiprocessing
@@ -18,7 +18,7 @@ from ._project import Project
 from ._settings import Settings
 from ._source import MOST_BYTES, Source, TooBigError, UnreadableError, from_bytes
 
-_FEW = 100  # files that one process has checked before another has started
+_FEW = 100  # files that one process has checked before a second one has started
 _MOST_ROUNDS = 10  # of fixes; each leaves fewer to be made
 
 
@@ -28,8 +28,8 @@ class Checked:
 
     filename: str
     findings: tuple[Finding, ...] = ()
-    source: Source | None = None  # as it was, if it was mended
-    mended: str | None = None
+    source: Source | None = None  # as it was, if it was fixed
+    fixed: str | None = None
     fixes: int = 0
     crash: str | None = None  # a mistake of ours: the traceback
 
@@ -79,7 +79,7 @@ def check_file(path: Path, settings: Settings, fix: bool = False) -> Checked:
     filename = str(path)
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise TooBigError(f"{path.stat().st_size:,} bytes is more than is read")
+            raise TooBigError(f"too big to be read: {path.stat().st_size:,} bytes")
         if path.is_dir():
             os.scandir(path).close()  # it could not be entered, and this says why
         source = from_bytes(filename, path.read_bytes())
@@ -92,13 +92,13 @@ def check_file(path: Path, settings: Settings, fix: bool = False) -> Checked:
 def check_source(
     source: Source, settings: Settings, path: Path | None, fix: bool = False
 ) -> Checked:
-    """A text that has been read; with `fix`, what is left when it is mended."""
+    """A text that has been read; with `fix`, what is left after the fixes."""
     codes = settings.codes(path or Path(source.filename))
     try:
         found = check(source, codes, _project, path)
         if not fix:
             return Checked(source.filename, tuple(found))
-        return _mend(source, found, lambda new: check(new, codes, _project, path))
+        return _fixed(source, found, lambda new: check(new, codes, _project, path))
     except RecursionError:
         error = UnreadableError("nested too deeply to be checked")
         return Checked(source.filename, (not_checked(source.filename, error),))
@@ -106,18 +106,18 @@ def check_source(
         return Checked(source.filename, crash=traceback.format_exc())
 
 
-def _mend(
+def _fixed(
     source: Source, found: list[Finding], check: Callable[[Source], list[Finding]]
 ) -> Checked:
-    mended, fixes = source, 0
+    fixed, fixes = source, 0
     for _ in range(_MOST_ROUNDS):
         fixable = [finding.fix for finding in found if finding.fix]
-        text = edited(mended, [edit for one in fixable for edit in one.edits])
-        if text == mended.text:
+        text = edited(fixed, [edit for one in fixable for edit in one.edits])
+        if text == fixed.text:
             break
         parse(text)  # a fix that breaks the file is a mistake of ours, and is not made
-        mended, fixes = replace(mended, text=text), fixes + len(fixable)
-        found = check(mended)
-    if mended is source:
+        fixed, fixes = replace(fixed, text=text), fixes + len(fixable)
+        found = check(fixed)
+    if fixed is source:
         return Checked(source.filename, tuple(found))
-    return Checked(source.filename, tuple(found), source, mended.text, fixes)
+    return Checked(source.filename, tuple(found), source, fixed.text, fixes)

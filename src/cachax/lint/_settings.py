@@ -1,4 +1,4 @@
-"""Which rules and which files are asked for, and where pyproject.toml says so."""
+"""Which rules and which files are selected, by pyproject.toml or by options."""
 
 import fnmatch
 import os
@@ -29,7 +29,7 @@ _NONE = -1  # no prefix fits: less than the shortest
 
 
 class SettingsError(Exception):
-    """Settings that make no sense; the message says where and why."""
+    """Invalid settings; the message says where and why."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _section(file: Path) -> Any:
 def _read(file: Path) -> Settings:
     section = _section(file) or {}
     if not isinstance(section, dict):
-        raise SettingsError(f"{file}: [tool.cachax.lint] is no table")
+        raise SettingsError(f"{file}: [tool.cachax.lint] is not a table")
     for key, value in section.items():
         _check(file, key, value)
     exclude = section.get("exclude", DEFAULT_EXCLUDE)

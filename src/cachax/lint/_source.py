@@ -68,7 +68,7 @@ def from_bytes(filename: str, content: bytes) -> Source:
     "ä'"
     """
     if len(content) > MOST_BYTES:
-        raise TooBigError(f"{len(content):,} bytes is more than is read")
+        raise TooBigError(f"too big to be read: {len(content):,} bytes")
     cells: tuple[Cell, ...] = ()
     try:
         if filename.endswith(".ipynb"):
@@ -78,11 +78,11 @@ def from_bytes(filename: str, content: bytes) -> Source:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
             text = content.decode(encoding)
     except json.JSONDecodeError as error:
-        raise UnreadableError(f"no notebook: {error}") from None
+        raise UnreadableError(f"not a notebook: {error}") from None
     except RecursionError:
-        raise UnreadableError("no notebook: nested too deeply") from None
+        raise UnreadableError("not a notebook: nested too deeply") from None
     except (SyntaxError, UnicodeError, LookupError) as error:
         raise UnreadableError(f"cannot be decoded: {error}") from None
     if len(text) > MOST_CHARACTERS:
-        raise TooBigError(f"{len(text):,} characters is more than is parsed")
+        raise TooBigError(f"too big to be parsed: {len(text):,} characters")
     return Source(filename, text, encoding, cells)

@@ -1,7 +1,7 @@
 """The fix: a `functools.cached_property` becomes one of cachax, with its import.
 
-Only where it is safe. What it cannot be sure of, it leaves alone: another decorator
-above, a base class that nothing is known of, a body that writes to its object, a file
+Only where it is safe. Otherwise the code is left as it is: with a different
+decorator above, an unknown base class, a body that writes to its object, a file
 that speaks of the property in a string or of `functools.cached_property` elsewhere, a
 package with an `isinstance(..., cached_property)` in it.
 """
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from ._classes import Class, class_of
 from ._code import Code
+from ._descriptors import FUNCTOOLS
 from ._finding import Edit, Fix
 from ._imports import imported_as, without_functools
-from ._kept import FUNCTOOLS
 from ._module import FunctionNode, Module
 from ._source import Source
 from ._writes import own_object, writes
@@ -30,7 +30,7 @@ def to_cachax(
 ) -> tuple[Fix | None, list[ast.expr]]:
     """The fix for those decorators of a file for which it is safe, and which they are.
 
-    They are mended together, as they share the import.
+    They are fixed together, as they share the import.
     """
     safe = [d for d in dict.fromkeys(decorators) if d is not None and _is_safe(d, code)]
     if not safe or code.source.is_notebook or _is_spoken_of(code):

@@ -72,10 +72,23 @@ def parameters(function: TracedNode) -> list[str]:
 def _by_decorator(module: Module, project: Project) -> Iterator[Traced]:
     for function in module.functions:
         for decorator in function.decorator_list:
-            name = public_name(project.name_of(called_in_the_end(decorator), module))
+            said, where = _behind_alias(decorator, module, project)
+            name = public_name(project.name_of(called_in_the_end(said), where))
             if JITS.fullmatch(name) or _LOOPS.fullmatch(name):
-                static = static_parameters(function, decorator)
+                static = static_parameters(function, said)
                 yield Traced(function, name, decorator, static)
+
+
+def _behind_alias(
+    decorator: ast.expr, module: Module, project: Project
+) -> tuple[ast.expr, Module]:
+    """The call in `jit_method = partial(jax.jit, static_argnums=0)`, for `@jit_method`,
+    or the decorator itself."""
+    if isinstance(decorator, ast.Name | ast.Attribute):
+        match project.resolve(decorator, module):
+            case Definition(other, ast.Assign(_, ast.Call() as call)):
+                return call, other
+    return decorator, module
 
 
 def _by_call(module: Module, project: Project) -> Iterator[Traced]:
@@ -143,7 +156,7 @@ def _function(
             classes = (n for n in module.around(node) if isinstance(n, ast.ClassDef))
             cls = next(classes, None)
             definition = module.definitions_in(cls).get(name) if cls else None
-        case ast.Name():
+        case ast.Name() | ast.Attribute():  # `function`, `Class.method`
             resolved = project.resolve(node, module)
             if isinstance(resolved, Definition) and resolved.module is module:
                 definition = resolved.node

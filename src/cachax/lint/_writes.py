@@ -247,7 +247,7 @@ def _aliases(nodes: list[ast.AST], obj: str) -> dict[str, str]:
 
 
 def _asked_for(nodes: list[ast.AST], obj: str) -> set[str]:
-    """The attributes that the code asks for: are they None, are they there?"""
+    """The attributes that the code tests: are they None, are they set?"""
     aliases = _aliases(nodes, obj)
     found: set[str] = set()
     for node in nodes:

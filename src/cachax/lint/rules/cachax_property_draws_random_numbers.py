@@ -1,4 +1,4 @@
-"""A cached property that draws random numbers is another one each time it is computed.
+"""A cached property that draws random numbers changes each time it is computed.
 
 ## What it does
 
@@ -8,9 +8,9 @@ field is fine.
 
 ## Why is this bad?
 
-A cached value must be what the body would return now. One with a hidden state is
-computed again wherever JAX rebuilds the object (a copy, `grad`, plain `jax.jit`), and
-is another number there.
+A cached value must be what the body would return now. A body with hidden state is
+computed again whenever JAX rebuilds the object (a copy, `grad`, plain `jax.jit`), and
+returns a different number.
 
 ## Example
 
@@ -77,7 +77,7 @@ def check(code: Code) -> Iterator[Found]:
                     yield Found(
                         node,
                         f"`{cls.name}.{function.name}` is cached and draws from "
-                        f"{name}: each time it is computed it is another value. Use "
+                        f"{name}: it changes each time it is computed. Use "
                         "jax.random with a key that is a field.",
                     )
 

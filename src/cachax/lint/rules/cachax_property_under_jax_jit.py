@@ -1,4 +1,4 @@
-"""Plain `jax.jit` does not carry what cachax has cached.
+"""Plain `jax.jit` does not use the values that cachax has cached.
 
 ## What it does
 
@@ -8,8 +8,8 @@ with an annotation.
 
 ## Why is this bad?
 
-The result is right, but the value is computed inside at every call: the cache does
-nothing.
+The result is correct, but the value is computed inside in every call: the cache has no
+effect.
 
 ## Example
 
@@ -65,8 +65,8 @@ For `equinox.filter_jit`, `cachax.lift(equinox.filter_jit)`.
 
 ## When it is fine
 
-The object is new at every call, or the function is itself only called from a
-`cachax.jit` function, or the value is cheap.
+The object is new in every call, the function is only called from a `cachax.jit`
+function, or the value is cheap.
 """
 
 import ast
@@ -89,15 +89,15 @@ _INSTEAD = {
 def check(code: Code) -> Iterator[Found]:
     bodies = {function for _, function, _ in cachax_values(code)}
     for traced in code.traced:
-        # A cached property that is jitted itself is carried into by cachax.
+        # A cached property that is jitted itself is given its values by cachax.
         if traced.by not in _INSTEAD or traced.function in bodies:
             continue
         read = _first_read(traced, code)
         if read is not None:
             yield Found(
                 traced.said,
-                f"{traced.by} does not carry `{ast.unparse(read)}`, which is computed "
-                f"inside at every call. Use {_INSTEAD[traced.by]}.",
+                f"under {traced.by} `{ast.unparse(read)}` is computed inside in every "
+                f"call. Use {_INSTEAD[traced.by]}.",
             )
 
 

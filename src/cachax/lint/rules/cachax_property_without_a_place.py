@@ -1,14 +1,14 @@
-"""cachax cannot keep values for a NamedTuple, or for slots without `__weakref__`.
+"""cachax can't keep values for a NamedTuple, or for slots without `__weakref__`.
 
 ## What it does
 
 Finds `cachax.cached_property` and `cachax.cached_method` on classes whose objects
-cannot be referred to weakly.
+can't be referenced weakly.
 
 ## Why is this bad?
 
-cachax keeps values beside the object and lets them go with it, for which it needs a
-weak reference. Such a class raises a `NowhereToStoreError` when it is made.
+cachax stores values outside of the object and frees them with it, which requires a weak
+reference. Such a class raises a `NowhereToStoreError` when it is created.
 
 ## Example
 
@@ -38,7 +38,7 @@ class Point:
         return (self.x**2 + self.y**2) ** 0.5
 ```
 
-For a NamedTuple, a frozen dataclass that is registered with JAX.
+Instead of a NamedTuple, use a frozen dataclass that is registered with JAX.
 
 ## When it is fine
 
@@ -60,13 +60,12 @@ MENTIONS = r"cachax"
 def check(code: Code) -> Iterator[Found]:
     for cls, function, decorator in cachax_values(code):
         if cls.family is NAMED_TUPLE:
-            reason = "a NamedTuple cannot be referred to weakly: make it a dataclass"
+            reason = "a NamedTuple can't be referenced weakly: make it a dataclass"
         elif cls.has_slots_without_weakref:
             reason = 'its slots have no "__weakref__": add it'
         else:
             continue
         yield Found(
             decorator,
-            f"`{cls.name}.{function.name}`: there is no place for a cached value, "
-            f"{reason}.",
+            f"`{cls.name}.{function.name}`: a cached value can't be stored, {reason}.",
         )

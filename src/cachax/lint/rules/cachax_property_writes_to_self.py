@@ -7,9 +7,9 @@ Finds assignments to `self` in the body of a `cachax.cached_property` or
 
 ## Why is this bad?
 
-The body runs once, at a time that nobody can tell: on the first read, or before a
-jitted function that asks for it, or on a copy inside one. What it writes makes the
-object another one: values that were cached before are dropped.
+The body runs once, and you can't rely on when: at the first read, before a jitted
+function that uses the value, or on a copy inside one. A write also changes the object,
+so values that were cached before are dropped.
 
 ## Example
 
@@ -50,7 +50,7 @@ class Series:
 
 ## When it is fine
 
-Never: make each value a property of its own.
+Never: make each value a separate property.
 """
 
 from collections.abc import Iterator
@@ -75,6 +75,6 @@ def check(code: Code) -> Iterator[Found]:
             yield Found(
                 write.node,
                 f"`{cls.name}.{function.name}` is cached and writes to "
-                f"`{obj}.{write.attribute}`: the body runs once, and who knows when. "
-                "Make it a cached property of its own.",
+                f"`{obj}.{write.attribute}`: the body runs once, and you can't rely "
+                "on when. Make it a separate cached property.",
             )

@@ -2,16 +2,16 @@
 
 ## What it does
 
-Finds `functools.cached_property`, and lazy properties that write to `self`, on
-classes derived from `nnx.Module`.
+Finds `functools.cached_property`, other caching properties, and lazy properties that
+write to `self`, on classes derived from `nnx.Module`.
 
 ## Why is this bad?
 
-nnx counts every attribute that is no Variable as static. A value that is cached there
-is baked into compiled programs as a constant: after an optimizer step it is still the
-old one, no gradient flows through it, and nothing says so. If it is first read under
-`nnx.jit`, a tracer is left on the module. (Older flax refuses such a module with a
-`ValueError`.)
+nnx treats every attribute that is not a Variable as static. A value that is cached
+there becomes a constant of compiled programs: after an optimizer step it is still the
+old value, and no gradient flows through it. No error is raised. If it is first read
+under `nnx.jit`, a tracer is left on the module. (Older versions of flax refuse such a
+module with a `ValueError`.)
 
 ## Example
 
@@ -50,7 +50,7 @@ class Model(nnx.Module):
 
 ## When it is fine
 
-The value depends on nothing that is ever trained or replaced, and is read before the
+The value doesn't depend on anything that is trained or replaced, and is read before the
 first `nnx.jit`. Then it is a constant: compute it with numpy, in `__init__`.
 """
 
@@ -69,8 +69,7 @@ MENTIONS = r"cached_property|class\s"
 
 def check(code: Code) -> Iterator[Found]:
     for kept in kept_values(code):
-        family = kept.cls.family
-        if family is not None and family.keeps is Keeps.STATIC:
+        if kept.keeps is Keeps.STATIC:
             yield reported(
                 kept,
                 "on an nnx.Module the value becomes a static constant: stale after an "

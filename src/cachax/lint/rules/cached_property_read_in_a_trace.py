@@ -2,17 +2,17 @@
 
 ## What it does
 
-Finds `functools.cached_property`, and lazy properties that write to `self`, on
-classes that are no pytrees, where a traced function of the same file reads them: a
-method with a static `self`, a jitted function or a loop body that closes over the
-object.
+Finds `functools.cached_property`, other caching properties, and lazy properties that
+write to `self`, on classes that are not pytrees, if a traced function of the same file
+reads them: a method with a static `self`, or a jitted function or loop body that closes
+over the object.
 
 ## Why is this bad?
 
-Inside `jit` or `scan` everything that JAX computes is a tracer, even from real
-arrays. The property keeps that tracer on an object that outlives the trace, and the
-next read fails with an `UnexpectedTracerError`, often far away. Read outside first,
-and it works: so it depends on the order of calls.
+Inside `jit` or `scan` everything that JAX computes is a tracer, even if it is computed
+from concrete arrays. The property keeps that tracer on an object that outlives the
+trace, and the next read fails with an `UnexpectedTracerError`, often far away. If the
+property is read outside first, it works: the result depends on the order of calls.
 
 ## Example
 
@@ -57,17 +57,17 @@ class Table:
 
 ## When it is fine
 
-The property is always read once outside before (or its body is under
-`jax.ensure_compile_time_eval()`, which is not reported).
+The property is always read outside of a trace first. (A body under
+`jax.ensure_compile_time_eval()` is not reported.)
 """
 
 import ast
 from collections.abc import Iterator
 
 from .._code import Code, Found
+from .._descriptors import Caching
 from .._finding import Severity
 from .._kept import Kept, kept_values, reported
-from .._module import FunctionNode
 from .._reach import members_read
 from .._tracing import Traced
 
@@ -81,7 +81,9 @@ def check(code: Code) -> Iterator[Found]:
     plain = [
         kept
         for kept in kept_values(code)
-        if kept.cls.family is None and kept.kind.has_arrays
+        if kept.cls.family is None
+        and kept.kind.has_arrays
+        and kept.caching is not Caching.WITHOUT_TRACERS
     ]
     if not plain:
         return
@@ -92,9 +94,9 @@ def check(code: Code) -> Iterator[Found]:
             yield reported(kept, _message(kept, traced))
 
 
-def _readers(code: Code) -> dict[FunctionNode, Traced]:
+def _readers(code: Code) -> dict[ast.AST, Traced]:
     """Which traced function reads a member of an object that is not its argument."""
-    readers: dict[FunctionNode, Traced] = {}
+    readers: dict[ast.AST, Traced] = {}
     for traced in code.traced:
         for function in members_read(traced, code):
             readers.setdefault(function, traced)
@@ -106,6 +108,6 @@ def _message(kept: Kept, traced: Traced) -> str:
     where = f"`{name}`" if name else "a lambda"
     return (
         f"read in {where} (line {traced.function.lineno}), which {traced.by} traces; "
-        "the object is no argument there and would keep a tracer. Use "
+        "the object is not an argument there and would keep a tracer. Use "
         "cachax.cached_property."
     )

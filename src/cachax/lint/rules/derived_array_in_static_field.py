@@ -1,19 +1,19 @@
-"""An array in a static field is baked in, and its gradient is zero.
+"""An array in a static field is a compile-time constant, and its gradient is zero.
 
 ## What it does
 
-Finds JAX arrays that `__init__` or `__post_init__` puts into a field that JAX is told
-to leave alone (`static=True`, `pytree_node=False`, `meta_fields`), and, on classes
-that are rebuilt without running `__init__` (equinox), arrays computed from other
-fields in a field with `init=False` (a warning).
+Finds JAX arrays that `__init__` or `__post_init__` stores in a static field
+(`static=True`, `pytree_node=False`, `meta_fields`). On classes that are rebuilt without
+running `__init__` (equinox), also finds arrays that are computed from other fields and
+stored in a field with `init=False` (a warning).
 
 ## Why is this bad?
 
-A static field is part of the tree structure. Its array is a constant of every
-compiled program: no gradient flows to what it was computed from, it stays when the
-other fields change, and as arrays have no hash and no single answer to `==`,
+A static field is part of the tree structure. Its array is a constant of every compiled
+program: no gradient flows to what it was computed from, and it does not change with the
+other fields. Arrays have no hash, and `==` of two arrays is not a single boolean, so
 `jax.jit` fails when it compares two objects. A derived field with `init=False` is an
-ordinary leaf afterwards: after `tree_at` or an optimizer step it is stale.
+ordinary leaf: after `tree_at` or an optimizer step it is stale.
 
 ## Example
 
@@ -51,8 +51,8 @@ class Process(eqx.Module):
 
 ## When it is fine
 
-The array is a constant table. Then make it with numpy, and in a static field give it
-as something hashable.
+The array is a constant table. Then compute it with numpy, and store it in a static
+field as something hashable.
 """
 
 import ast
@@ -98,7 +98,7 @@ def _judged(
         return Found(
             write.node,
             f"`{cls.name}.{field.name}` is static and gets a JAX array: a constant of "
-            "every program, zero gradient, and jit cannot compare it. Use "
+            "every program, zero gradient, and jit can't compare it. Use "
             "cachax.cached_property.",
         )
     assert cls.family is not None

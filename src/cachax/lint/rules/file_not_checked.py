@@ -2,13 +2,13 @@
 
 ## What it does
 
-Says which files, folders or cells of a notebook were left out, and why: they may not
-be read, cannot be decoded, are no Python of the version that runs `cachax lint`, or
-are too big to be parsed (two million characters; that one is information).
+Reports files, folders and notebook cells that were left out, and why: they can't be
+read or decoded, are not valid Python for the version that runs `cachax lint`, or are
+too big to be parsed (two million characters; that one is information).
 
 ## Why is this bad?
 
-Nothing is known of such a file. The others are checked all the same.
+The linter knows nothing about such a file. The other files are still checked.
 
 ## Example
 

@@ -2,16 +2,16 @@
 
 ## What it does
 
-Finds methods and properties of pytree classes that ask whether a field is there (`if
+Finds methods and properties of pytree classes that test whether a field is set (`if
 self._c is None`) and fill it with a JAX array.
 
 ## Why is this bad?
 
-JAX knows the field, so it is data like any other. After `replace` or an optimizer
-step the old value is still there and nothing says so. `jax.grad` sees no connection
-between the field and what it was computed from: the gradient is zero. The tree
-structure changes on first access (None is no leaf), so that jit compiles again and
-`scan` refuses the carry. What is written inside a jitted function is lost outside.
+To JAX the field is ordinary data. After `replace` or an optimizer step it still has the
+old value, and no error is raised. `jax.grad` does not connect the field with what it
+was computed from: the gradient is zero. The tree structure changes on first access
+(None is not a leaf), so `jit` compiles again and `scan` rejects the carry. A value that
+is written inside a jitted function is lost outside.
 
 ## Example
 
@@ -51,8 +51,7 @@ class Foo(flax.struct.PyTreeNode):
 
 ## When it is fine
 
-The field holds state that is meant to be set once, and not something computed from
-the other fields.
+The field holds state that is set once, and that is not computed from the other fields.
 """
 
 from collections.abc import Iterator
@@ -95,7 +94,7 @@ def _judged(
     yield Found(
         write.node,
         f"`{cls.name}.{function.name}` fills the field `{write.attribute}` on first "
-        "use: stale after a replace, zero gradient, and the tree changes. Use "
+        "use: stale after `replace`, zero gradient, and the tree changes. Use "
         "cachax.cached_property.",
         None if kind.has_arrays else Severity.INFORMATION,
     )

@@ -6,10 +6,11 @@ Finds `@functools.cached_property` directly over `@jax.jit`.
 
 ## Why is this bad?
 
-The jitted body gets a `self` that is rebuilt from the fields, with nothing cached on
-it. A property that uses another one therefore computes that one again, although it is
-there. Where the body reads no other cached property of the class, nothing is lost but
-the value at the next jit boundary (CX101), and the finding is information.
+The jitted body gets a `self` that is rebuilt from the fields, without cached values.
+If the body reads a different cached property of the object, that property is computed
+again, although its value exists. If the body reads no other cached property of the
+class, only the value itself is lost at the next jit boundary (CX101), and the finding
+is information.
 
 ## Example
 
@@ -58,15 +59,16 @@ class Process(eqx.Module):
 
 ## When it is fine
 
-The properties it reads are cheap.
+The properties that the body reads are cheap.
 """
 
 import itertools
 from collections.abc import Iterator
 
 from .._code import Code, Found
+from .._descriptors import FUNCTOOLS
 from .._finding import Severity
-from .._kept import FUNCTOOLS, cached_decorator, kept_values
+from .._kept import cached_decorator, kept_values
 from .._module import FunctionNode
 from .._tracing import JITS, reads_of
 from .._writes import own_object
@@ -79,7 +81,9 @@ MENTIONS = r"cached_property[\s\S]*jit"
 
 def check(code: Code) -> Iterator[Found]:
     for kept in kept_values(code):
-        jit = _jit_below(kept.function, code) if kept.decorator else None
+        if kept.decorator is None or not isinstance(kept.function, FunctionNode):
+            continue
+        jit = _jit_below(kept.function, code)
         if jit is None:
             continue
         inner = _cached_properties_read_in(kept.function, code)

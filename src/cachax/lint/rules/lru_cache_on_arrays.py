@@ -2,17 +2,22 @@
 
 ## What it does
 
-Finds `functools.lru_cache` and `functools.cache` on functions and methods that return
-JAX arrays, or have a parameter annotated as one (an error), or get an argument of a
-jitted function (an error).
+Finds `functools.lru_cache`, `functools.cache` and similar tables (methodtools,
+cachetools, or a property made with one: `property(lru_cache(None)(f))`) on functions
+and methods that return JAX arrays, have a parameter annotated as one (an error), or get
+an argument of a jitted function (an error). Also finds them on methods of objects that
+hold arrays: of any pytree class with an array field, and of a plain class if the method
+reads an array of its object and the linter can't tell what it returns.
 
 ## Why is this bad?
 
 The table outlives every trace. If the first call happens inside `jit` or `scan`, the
 result is a tracer, even if the arguments are plain numbers, and the next call outside
-fails with an `UnexpectedTracerError`. JAX arrays are not hashable, so they cannot be
-arguments at all. On a method the table keeps every object alive, and does not notice
-when a field changes.
+fails with an `UnexpectedTracerError`. JAX arrays are not hashable, so they can't be
+arguments at all. On a method the object is part of the key. A dataclass or equinox
+module with array fields can't be hashed. A class that is hashed by identity gets a new
+entry whenever JAX rebuilds the object. The table keeps every object alive, and returns
+the old value after a field has changed.
 
 ## Example
 
@@ -44,8 +49,8 @@ On a method, use `cachax.cached_method` or `cachax.cached_property`.
 
 ## When it is fine
 
-It is never called inside a trace, or its body is under
-`jax.ensure_compile_time_eval()` (which is not reported).
+It is never called inside a trace and no field of the object changes, or its body is
+under `jax.ensure_compile_time_eval()` (which is not reported).
 """
 
 import ast
@@ -53,24 +58,26 @@ from collections.abc import Iterator
 
 from .._classes import called_in_the_end
 from .._code import Code, Found
+from .._descriptors import Caching, caching, is_table
 from .._finding import Severity
+from .._held import arrays_read
 from .._jax_names import Kind
 from .._kept import is_concrete
 from .._module import FunctionNode, dotted
 from .._project import Definition
 from .._tracing import Traced
+from .._writes import own_object
 
 CODE = "CX204"
 SEVERITY = Severity.ERROR
-MENTIONS = r"lru_cache|functools"
-_TABLES = ("functools.lru_cache", "functools.cache")
+MENTIONS = r"cache|functools"
 
 
 def check(code: Code) -> Iterator[Found]:
     cached: dict[ast.AST, ast.expr] = {}
     for function in code.module.functions:
-        for decorator, name in code.decorators(function):
-            if name in _TABLES:
+        for decorator in function.decorator_list:
+            if _is_table(decorator, code):
                 cached[function] = decorator
                 yield from _of_function(function, decorator, code)
     for call in code.module.calls:
@@ -80,11 +87,19 @@ def check(code: Code) -> Iterator[Found]:
     yield from _called_with_tracers(cached, code)
 
 
+def _is_table(decorator: ast.expr, code: Code) -> bool:
+    """`lru_cache`, or what makes such a property: `property(lru_cache(None)(f))`."""
+    return (
+        is_table(decorator, code.module, code.project)
+        or caching(decorator, code.module, code.project) is Caching.IN_TABLE
+    )
+
+
 def _wrapped(call: ast.Call, code: Code) -> FunctionNode | None:
     """The function of this file in `lru_cache(f)` or `lru_cache(maxsize=3)(f)`."""
     wrapper = called_in_the_end(call.func)
-    may = "cache" in (dotted(wrapper) or "")  # most calls are none, and seen at once
-    if not call.args or not may or code.name_of(wrapper) not in _TABLES:
+    may = "cache" in (dotted(wrapper) or "")  # most calls are not one
+    if not call.args or not may or not is_table(call, code.module, code.project):
         return None
     match code.project.resolve(call.args[0], code.module):
         case Definition(module, ast.FunctionDef() as function):
@@ -101,17 +116,59 @@ def _of_function(
         yield Found(
             decorator,
             f"{name} has the parameter `{array}`, a JAX array: arrays are not "
-            "hashable, the call fails.",
+            "hashable, so the call fails.",
         )
     elif is_concrete(function, code):
         return
-    elif code.kinds.returned(function, code.module).has_arrays:
+    elif _value(function, code).has_arrays:
         cls = code.class_around(function)
         instead = "numpy" if cls is None else "cachax.cached_method"
         yield Found(
             decorator,
-            f"{name} returns a JAX array: first called in a trace, it keeps a tracer "
-            f"for ever. Use {instead} instead.",
+            f"{name} returns a JAX array: if it is first called in a trace, it keeps a "
+            f"tracer. Use {instead} instead.",
+            Severity.WARNING,
+        )
+    else:
+        yield from _of_method(function, decorator, name, code)
+
+
+def _value(function: FunctionNode, code: Code) -> Kind:
+    """Outside of a class only what is sure: many such tables are made with numpy."""
+    if own_object(function, code.module) is None:
+        return code.kinds.returned(function, code.module)
+    return code.kinds.sometimes_returned(function, code.module)
+
+
+def _of_method(
+    function: FunctionNode, decorator: ast.expr, name: str, code: Code
+) -> Iterator[Found]:
+    """On an object that holds arrays, the object is the key."""
+    cls = code.class_around(function)
+    obj = own_object(function, code.module)
+    if cls is None or obj is None or "__hash__" in cls.own_methods:
+        return
+    if cls.family is not None:
+        leaves = [f for n, f in cls.fields.items() if n in cls.leaf_fields]
+        held = [f.name for f in leaves if code.kinds.of_field(f).has_arrays]
+        if held:
+            yield Found(
+                decorator,
+                f"{name} has the object for a key, and `{obj}.{held[0]}` is an array: "
+                "the object can't be hashed, or is a new key whenever JAX rebuilds "
+                "it. Use cachax.cached_method instead.",
+                Severity.WARNING,
+            )
+        return
+    if _value(function, code) is not Kind.UNKNOWN:
+        return
+    read = sorted(arrays_read(function, cls, code))
+    if read:
+        yield Found(
+            decorator,
+            f"{name} is computed from `{obj}.{read[0]}`, an array: it keeps every "
+            "object alive, is stale when the array is replaced, and keeps a tracer if "
+            "it is first called in a trace. Use cachax.cached_method instead.",
             Severity.WARNING,
         )
 
@@ -128,7 +185,7 @@ def _array_parameter(function: FunctionNode, code: Code) -> str | None:
 def _called_with_tracers(
     cached: dict[ast.AST, ast.expr], code: Code
 ) -> Iterator[Found]:
-    """Where a jitted function hands one of its own arguments to a cached one."""
+    """Where a jitted function passes one of its own arguments to a cached one."""
     for traced in code.traced if cached else ():
         if not traced.is_jit:
             continue

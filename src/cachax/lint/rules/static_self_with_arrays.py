@@ -1,19 +1,22 @@
-"""`jax.jit` with a static `self` bakes the arrays of the object in.
+"""`jax.jit` with a static `self` makes the arrays of the object constants.
 
 ## What it does
 
 Finds methods jitted with `static_argnums=0` or `static_argnames="self"` that read an
-array of the object (a warning), or an attribute that another method assigns (an
-error). The latter also where the bound method is jitted and kept:
-`self.f = jax.jit(self.method)` (in a variable, it is information), or in `__init__` a
-function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
+array of the object (a warning), or an attribute that a different method assigns (an
+error). An attribute counts as an array if `__init__` assigns one to it, if its
+annotation says so, if the class uses it as only arrays can be used (`self.x @ y`,
+`jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`), or if it is an object of the
+project that holds arrays. An error is also reported if the bound method is jitted and
+kept, as in `self.f = jax.jit(self.method)` (in a variable, it is information), or if
+`__init__` jits a function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
 
 ## Why is this bad?
 
-A static object is told from another by its hash, mostly its identity. Its arrays
-become constants of the compiled program: every object is compiled anew and kept alive
-for ever, nothing can be differentiated by them, and after `obj.x = ...` the program
-still has the old one, and nothing says so.
+JAX identifies a static object by its hash, mostly its identity. Its arrays become
+constants of the compiled program: every object is compiled separately and is never
+freed, nothing can be differentiated with respect to the arrays, and after `obj.x = ...`
+the program still uses the old array. No error is raised.
 
 ## Example
 
@@ -55,10 +58,10 @@ class Model:
 
 ## When it is fine
 
-The object holds settings only (numbers, names, shapes) and defines `__eq__` and
-`__hash__` by them. Without arrays and without assignments it is not reported.
-A hash by value does not help with assignments: JAX 0.9 and 0.10 do not ask an object
-that they have seen before for it again.
+The object holds only settings (numbers, names, shapes) and defines `__eq__` and
+`__hash__` from them. Without arrays and without assignments it is not reported.
+A hash by value does not help with assignments: JAX 0.9 and 0.10 do not compute the
+hash of an object again that they have used before.
 """
 
 import ast
@@ -68,7 +71,7 @@ from dataclasses import replace
 from .._classes import Class
 from .._code import Code, Found
 from .._finding import Severity
-from .._jax_names import Kind
+from .._held import arrays_read
 from .._module import FunctionNode
 from .._reach import attributes_read
 from .._tracing import Traced, TracedNode, parameters, reads_of
@@ -96,12 +99,12 @@ def check(code: Code) -> Iterator[Found]:
             continue
         read = attributes_read(method, cls)
         changed = sorted(read & _assigned_later(cls, _where_jitted(method, code)))
-        arrays = sorted(name for name in read if _is_array(name, cls, code))
+        arrays = sorted(arrays_read(method, cls, code)) if is_static else []
         if changed:
             found = _found(traced, method.name, cls, changed[0], changed=True)
             kept = is_static or _is_kept(traced, code)
             yield found if kept else replace(found, severity=Severity.INFORMATION)
-        elif arrays and is_static:
+        elif arrays:
             yield _found(traced, method.name, cls, arrays[0], changed=False)
 
 
@@ -139,8 +142,8 @@ def _kept_as(traced: Traced, code: Code) -> tuple[str, str] | None:
 
 
 def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
-    """`self.f = jax.jit(lambda x: self.w * x)`, unless `f` is made anew somewhere. What
-    is assigned later alone may be assigned once: not reported."""
+    """`self.f = jax.jit(lambda x: self.w * x)`, unless `f` is assigned again somewhere.
+    An attribute that is only assigned later may be assigned once: not reported."""
     obj, kept = _kept_as(traced, code) or ("", "")
     if not obj or obj in parameters(traced.function):
         return
@@ -179,17 +182,12 @@ def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
     return found
 
 
-def _is_array(name: str, cls: Class, code: Code) -> bool:
-    field = cls.fields.get(name)
-    return field is not None and code.kinds.of_field(field) is Kind.ARRAY
-
-
 def _found(traced: Traced, method: str, cls: Class, name: str, changed: bool) -> Found:
     what = (
-        "is assigned by another method: the compiled program keeps the old value"
+        "is assigned by a different method: the compiled program keeps the old value"
         if changed
-        else "is a JAX array: it becomes a constant, each object is compiled anew and "
-        "kept alive"
+        else "is an array, or holds one: it becomes a constant, and each object is "
+        "compiled again and kept alive"
     )
     is_static = "self" in traced.static or traced.static & set(
         parameters(traced.function)[:1]

@@ -1,4 +1,4 @@
-"""A cached property that is read in `tree_flatten` decides the tree.
+"""A cached property that `tree_flatten` reads determines the tree.
 
 ## What it does
 
@@ -7,11 +7,11 @@ Finds cached properties, of functools or of cachax, that `tree_flatten` (or
 
 ## Why is this bad?
 
-JAX flattens objects all the time, half-built ones too, with tracers or placeholders
-for leaves. Then the property is computed there, on whatever is in the fields. As a
-leaf it is data: mapped, batched and optimized like a parameter, and its gradient does
-not reach the fields. As static data it is compared at every call, and a tracer may be
-kept in it.
+JAX flattens objects often, also objects that are only partly initialised, with tracers
+or placeholders as leaves. The property is then computed on whatever is in the fields.
+As a leaf, its value is data: it is mapped, batched and optimized like a parameter, and
+its gradient does not reach the fields. As static data it is compared in every call, and
+may hold a tracer.
 
 ## Example
 
@@ -66,7 +66,7 @@ class Series:
 
 ## When it is fine
 
-The value depends on static data alone, and is static data itself.
+The value depends only on static data, and is static data itself.
 """
 
 import ast
@@ -94,8 +94,8 @@ def check(code: Code) -> Iterator[Found]:
                 yield Found(
                     read,
                     f"`{cls.name}.{read.attr}` is a cached property, and is read when "
-                    "JAX flattens the object: it decides the tree. Flatten the fields "
-                    "alone.",
+                    "JAX flattens the object: it determines the tree. Flatten only the "
+                    "fields.",
                 )
 
 

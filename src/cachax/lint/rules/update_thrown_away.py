@@ -1,14 +1,14 @@
-"""`x.at[...].set(...)` returns a new array, and nobody takes it.
+"""`x.at[...].set(...)` returns a new array, which is not used.
 
 ## What it does
 
-Finds `x.at[...].set(...)` and its kin (`add`, `multiply`, `min`, `max`, `apply`, ...)
-as a statement of their own.
+Finds `x.at[...].set(...)` and similar calls (`add`, `multiply`, `min`, `max`, `apply`,
+...) whose result is not used.
 
 ## Why is this bad?
 
-JAX arrays do not change. The update is a new array, which is thrown away: the
-statement does nothing.
+JAX arrays are immutable. The update is a new array, which is discarded: the statement
+has no effect.
 
 ## Example
 
@@ -30,9 +30,8 @@ x = x.at[0].set(1.0)
 
 ## When it is fine
 
-In a test that it raises: put a `# noqa: CX401` there. At the end of a notebook's
-cell, where the value is shown, it is not reported; nor where the object may be a table
-of pandas.
+In a test that it raises: add `# noqa: CX401`. At the end of a notebook's cell, where
+the value is displayed, it is not reported; nor if the object may be a pandas table.
 """
 
 import ast
@@ -62,13 +61,13 @@ def check(code: Code) -> Iterator[Found]:
                 ) if is_update(call) and _may_be_array(array, key, update, code):
                     yield Found(
                         call,
-                        f"the result of `.at[...].{update}(...)` is thrown away: "
-                        "arrays do not change in place. Assign it.",
+                        f"the result of `.at[...].{update}(...)` is not used: "
+                        "arrays are immutable. Assign it.",
                     )
 
 
 def _thrown_away(node: ast.expr) -> Iterator[ast.expr]:
-    """The values that an expression computes last, where nobody takes its own."""
+    """The values that an expression computes last, if its own is not used."""
     match node:
         case ast.IfExp(_, yes, no):
             yield from _thrown_away(yes)

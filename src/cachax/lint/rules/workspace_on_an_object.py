@@ -2,16 +2,17 @@
 
 ## What it does
 
-Finds `self._cache[key] = value`, where the value is a JAX array, the same function
-has asked whether the key is there, and the class is a pytree or is read in traced
-code. The same on a parameter (`obj._workspace[key] = value`), if the attribute sounds
-like a cache, is information, as its class is not known.
+Finds `self._cache[key] = value` if the value is a JAX array, the same function tests
+whether the key is there, and the class is a pytree or is read in traced code. Also
+finds `obj._workspace[key] = value` on a parameter, if the name of the attribute
+suggests a cache and the function computes something from the object. On plain classes
+that no traced function of the file uses, the finding is information.
 
 ## Why is this bad?
 
-Nobody empties the dictionary when a field changes. On a pytree it is dropped at every
-jit boundary, or handed to JAX as data. If the first access happens inside a trace and
-the object was made outside of it, the dictionary keeps a tracer.
+Nothing empties the dictionary when a field changes. On a pytree the dictionary is lost
+at every jit boundary, or passed to JAX as data. If the first access happens inside a
+trace and the object was made outside of it, the dictionary keeps a tracer.
 
 ## Example
 
@@ -68,8 +69,7 @@ For a value with arguments, `cachax.cached_method`.
 
 ## When it is fine
 
-The object has no field that changes, and the dictionary is filled outside of any
-trace.
+No field of the object changes, and the dictionary is filled outside of any trace.
 """
 
 import ast
@@ -99,15 +99,44 @@ def check(code: Code) -> Iterator[Found]:
             for parameter in parameters(function):
                 for write in _kept_items(function, parameter, code):
                     if _CACHE.search(write.attribute):
-                        yield _found(write, function.name, parameter, sure=False)
+                        sure = _depends_on(function, parameter, write, code)
+                        yield _found(write, function.name, parameter, sure)
         elif not is_maker(function, cls.module) and not _is_nnx(cls):
             for write in _kept_items(function, obj, code):
                 if cls.family or function in _reached(code):
                     yield _found(write, _name(cls, function), obj, sure=True)
+                elif _CACHE.search(write.attribute):
+                    yield _found(write, _name(cls, function), obj, sure=False)
+
+
+def _depends_on(
+    function: FunctionNode, parameter: str, write: Write, code: Code
+) -> bool:
+    """Whether something is computed from the object besides what it keeps: its other
+    attributes are read, or it is passed on; and it may be a pytree for all we know."""
+    cls = code.objects.class_of(_use_of(function, parameter), code.module)
+    if cls is not None and cls.family is None and cls.is_known_whole:
+        return False
+    for node in ast.walk(function):
+        match node:
+            case ast.Attribute(ast.Name(name), attribute) if name == parameter:
+                if attribute != write.attribute:
+                    return True
+            case ast.Call(_, arguments):
+                if any(
+                    isinstance(a, ast.Name) and a.id == parameter for a in arguments
+                ):
+                    return True
+    return False
+
+
+def _use_of(function: FunctionNode, name: str) -> ast.Name | None:
+    uses = (n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name)
+    return next(uses, None)
 
 
 def _reached(code: Code) -> set[FunctionNode]:
-    """The methods that traced functions call on objects that are no arguments."""
+    """The methods that traced functions call on objects that are not arguments."""
     return code.module.remember(
         _reached,
         lambda: {f for traced in code.traced for f in members_read(traced, code)},
@@ -126,7 +155,7 @@ def _kept_items(function: FunctionNode, obj: str, code: Code) -> Iterator[Write]
 
 
 def _is_part(key: ast.expr | None) -> bool:
-    """`x[...] = y`, `x[1:] = y`: x is an array or a Ref, no dictionary."""
+    """`x[...] = y`, `x[1:] = y`: x is an array or a Ref, not a dictionary."""
     is_dots = isinstance(key, ast.Constant) and key.value is ...
     return is_dots or isinstance(key, ast.Slice)
 

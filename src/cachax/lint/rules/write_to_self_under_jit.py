@@ -3,18 +3,18 @@
 ## What it does
 
 Finds assignments to attributes of `self` (also by `object.__setattr__`) in functions
-that `jax.jit` or a loop of `jax.lax` traces, and what they append to its lists; in
-methods that such a function calls (a warning); in methods of a pytree class that is
-frozen, where they raise; and of arrays in properties of other pytree classes, or
-around a frozen one by `object.__setattr__` (a warning). In other methods of an
-unfrozen pytree class, and where the value is no array or that cannot be told, it is
-information. `nnx` has its own rules for this, and is left alone.
+that `jax.jit` or a loop of `jax.lax` traces, and values that they append to its lists.
+Finds the same in methods that such a function calls (a warning); in methods of a frozen
+pytree class, where they raise; and for arrays in properties of other pytree classes, or
+by `object.__setattr__` on a frozen one (a warning). In other methods of an unfrozen
+pytree class, and if the value is not an array or the linter can't tell, the finding is
+information. `nnx` has its own rules for this and is not checked.
 
 ## Why is this bad?
 
-A traced function runs once, with tracers. If the object is an argument, the write
-goes to a copy and is lost. If it is static or closed over, the write leaves a tracer
-on the real object, once, and never happens again in later calls.
+A traced function runs once, with tracers. If the object is an argument, the write goes
+to a copy and is lost. If it is static or closed over, the write leaves a tracer on the
+object, once, and does not happen in later calls.
 
 ## Example
 
@@ -49,7 +49,8 @@ def add(total, x):
 
 ## When it is fine
 
-The write is meant to happen once for each trace, and is no array: a count of traces.
+The write should happen once for each trace, and the value is not an array: for example
+a count of traces.
 """
 
 import ast
@@ -186,8 +187,8 @@ def _in_called(write: Write, inside: _Inside, caller: Traced, code: Code) -> Fou
 
 
 def _in_pytree(write: Write, inside: _Inside, code: Code) -> Iterator[Found]:
-    """Outside of any trace that is seen: a method may well be meant to change an object
-    that is not frozen. Nobody expects that of a property."""
+    """Outside of any trace of this file: a method may be meant to change an object that
+    is not frozen. A property is not expected to."""
     assert inside.cls.family is not None
     target = f"{inside.name} writes to `{inside.obj}.{write.attribute}`"
     is_array = code.kinds.of(write.value, code.module).has_arrays
