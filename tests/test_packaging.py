@@ -1,0 +1,99 @@
+"""What is built, what it says of itself, and what it asks people to install."""
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+
+import dist
+import matrix
+from pages import ROOT
+
+
+def project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return project["project"]  # type: ignore[no-any-return]
+
+
+TRACKED = [
+    "src/cachax/_jit.py",
+    "src/cachax/py.typed",
+    "README.md",
+    "recipe/recipe.yaml",
+]
+
+
+@pytest.mark.parametrize(
+    ("archive", "package"),
+    [
+        ("cachax-0.1.0-py3-none-any.whl", "cachax/"),
+        ("cachax-0.1.0.tar.gz", "cachax-0.1.0/src/cachax/"),
+    ],
+)
+def test_a_file_too_many_and_one_too_few_are_found(archive: str, package: str) -> None:
+    right = dist.expected(archive, TRACKED)
+    assert f"{package}_jit.py" in right
+    assert not any("recipe" in name for name in right)
+    assert dist.compare(right, right) == []
+    wrong = right - {f"{package}py.typed"} | {f"{package}notes.txt"}
+    assert dist.compare(wrong, right) == [
+        f"  missing: {package}py.typed",
+        f"  unexpected: {package}notes.txt",
+    ]
+
+
+def test_what_messages_tell_people_to_install_exists() -> None:
+    extras = project()["optional-dependencies"]
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md")]
+    told = [
+        extra
+        for file in files
+        for names in re.findall(r"cachax\[([\w, -]+)\]", file.read_text())
+        for extra in names.split(",")
+    ]
+    assert "lab" in told
+    assert set(told) <= set(extras)
+
+
+def test_the_classifiers_name_the_pythons_that_are_tested() -> None:
+    classifiers = " ".join(project()["classifiers"])
+    named = re.findall(r"Python :: (3\.\d+)", classifiers)
+    assert named == sorted({row.python for row in matrix.ROWS})
+    assert project()["requires-python"] == f">={named[0]}"
+
+
+def test_the_oldest_jax_is_the_same_everywhere() -> None:
+    (required,) = project()["dependencies"]
+    pinned = (ROOT / "requirements" / "oldest.in").read_text()
+    oldest = matrix.ROWS[0].jax
+    assert required == f"jax>={oldest}"
+    assert f"jax=={oldest}\n" in pinned
+
+
+def test_the_newest_jax_of_each_python_is_in_the_matrix() -> None:
+    pins = (ROOT / "requirements" / "newest.txt").read_text()
+    newest = set(re.findall(r"^jax==(\S+)", pins, flags=re.MULTILINE))
+    assert len(newest) == 2
+    assert newest <= {row.jax for row in matrix.ROWS}
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        ("", "no output"),
+        ("no tests ran in 0.01s", "no tests ran in 0.01s"),
+        ("ERROR: file not found", "ERROR: file not found"),
+    ],
+)
+def test_a_run_without_tests_is_a_problem(output: str, problem: str) -> None:
+    assert matrix.counted(output).problem == problem
+
+
+def test_the_table_has_a_row_for_each_environment() -> None:
+    row = matrix.Row("3.11", "0.5.3")
+    rows = [(row, matrix.Result(3, 1, 2)), (row, matrix.Result(problem="no Python"))]
+    assert matrix.table(rows).splitlines()[2:] == [
+        "| 3.11 | 0.5.3 | 3 | 1 | 2 |",
+        "| 3.11 | 0.5.3 | no Python | |  |",
+    ]
