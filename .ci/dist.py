@@ -40,6 +40,7 @@ def build(folder: Path) -> list[Path]:
         old.unlink()
     tool = [UV, "build", "-q"] if UV else [sys.executable, "-m", "build"]
     run(*tool, "--out-dir", str(folder), str(ROOT))
+    (folder / ".gitignore").unlink(missing_ok=True)  # uv's; it must not be published
     return [*folder.glob("cachax-*.whl"), *folder.glob("cachax-*.tar.gz")]
 
 

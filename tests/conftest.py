@@ -17,9 +17,56 @@ os.environ["XLA_FLAGS"] = " ".join(
 )
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
+
+# What `--quick` runs: the first case of each test in these.
+QUICK = [
+    "laws",
+    "lint",
+    "test_cached.py",
+    "test_compat.py",
+    "test_edges.py",
+    "test_errors.py",
+    "test_function.py",
+    "test_jit.py",
+    "test_layout.py",
+    "test_levels.py",
+    "test_lift.py",
+    "test_method.py",
+    "test_packaging.py",
+    "test_public_api.py",
+    "test_verbs.py",
+]
+# And what it leaves out of them: tests that search at random, or run whole programs.
+NOT_QUICK = ["lint/test_claims.py", "lint/test_fuzz.py"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="run the first case of each test of a choice of files",
+    )
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    if not config.getoption("--quick"):
+        return
+    quick, not_quick = (
+        [Path(__file__).parent / name for name in names] for names in (QUICK, NOT_QUICK)
+    )
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        chosen = {item.path, *item.path.parents}.intersection(quick)
+        if chosen and item.path not in not_quick:
+            first.setdefault(item.nodeid.partition("[")[0], item)
+    config.hook.pytest_deselected(items=[i for i in items if i not in first.values()])
+    items[:] = first.values()
 
 
 def pytest_unconfigure() -> None:

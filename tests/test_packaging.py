@@ -8,6 +8,7 @@ import pytest
 
 import dist
 import matrix
+import version
 from pages import ROOT
 
 
@@ -97,3 +98,41 @@ def test_the_table_has_a_row_for_each_environment() -> None:
         "| 3.11 | 0.5.3 | 3 | 1 | 2 |",
         "| 3.11 | 0.5.3 | no Python | |  |",
     ]
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    import cachax
+
+    found = version.versions()
+    assert "docs/lint.md" in found
+    assert set(found.values()) == {cachax.__version__}
+
+
+def test_the_notes_of_a_release_are_its_section() -> None:
+    changelog = (
+        "## [Unreleased]\n\n## [1.0.1] - 2030-02-03\n\n- b\n\n[1.0.1]: https://x\n"
+    )
+    assert version.notes(changelog, "1.0.1") == "- b\n"
+    with pytest.raises(SystemExit, match=r"no section '## \[1.0.0\]"):
+        version.notes(changelog, "1.0.0")
+
+
+def test_a_tag_that_is_not_the_version_is_refused() -> None:
+    with pytest.raises(SystemExit, match=r"the tag is v99, but .* says"):
+        version.main("v99")
+
+
+def workflow(name: str) -> str:
+    path = ROOT / ".github" / "workflows" / f"{name}.yml"
+    if not path.exists():
+        pytest.skip("the sdist has no workflows")
+    return path.read_text()
+
+
+def test_the_workflow_tests_every_row_of_the_matrix() -> None:
+    text = workflow("test")
+    in_full = re.search(r"python: \[(.*)\]", text)
+    assert in_full
+    assert re.findall(r"[\d.]+", in_full[1]) == sorted({r.python for r in matrix.ROWS})
+    in_part = re.findall(r'python: "([\d.]+)", jax: "([\d.]+)"', text)
+    assert in_part == [(row.python, row.jax) for row in matrix.ROWS if not row.pins]
