@@ -29,6 +29,8 @@ def main(folder: Path) -> None:
         differences = compare(contents(archive), expected(archive.name, tracked))
         if differences:
             raise SystemExit("\n".join([f"{archive.name}:", *differences]))
+        if relative := relative_links(description(archive)):
+            raise SystemExit(f"{archive.name}: on PyPI these lead nowhere: {relative}")
         print(f"{archive.name}: {len(contents(archive))} files, as expected")
         try_out(archive)
         print(f"{archive.name}: installs, lints and runs the README's program")
@@ -73,6 +75,26 @@ def compare(found: set[str], wanted: set[str]) -> list[str]:
     return [f"  missing: {name}" for name in sorted(wanted - found)] + [
         f"  unexpected: {name}" for name in sorted(found - wanted)
     ]
+
+
+def description(archive: Path) -> str:
+    """The metadata, at whose end is the README as PyPI shows it."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            (name,) = [n for n in wheel.namelist() if n.endswith(".dist-info/METADATA")]
+            return wheel.read(name).decode()
+    with tarfile.open(archive) as sdist:
+        file = sdist.extractfile(f"{archive.name.removesuffix('.tar.gz')}/PKG-INFO")
+        assert file, "PKG-INFO is no file"
+        return file.read().decode()
+
+
+def relative_links(markdown: str) -> list[str]:
+    """
+    >>> relative_links("[a](docs/a.md) [b](https://b.org) ![c](c.svg)")
+    ['docs/a.md', 'c.svg']
+    """
+    return re.findall(r"\]\((?!https?:|#)([^)]+)\)", markdown)
 
 
 def try_out(archive: Path) -> None:

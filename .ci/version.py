@@ -1,6 +1,6 @@
 """Check that a tag, the version and the changelog agree.
 
-`python .ci/version.py v1.2.3` fails if they do not. With `--notes` it prints the section
+`python .ci/version.py v1.2.3` fails if not. With `--notes` it prints the section
 of the changelog.
 """
 
