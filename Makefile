@@ -66,7 +66,7 @@ test-oldest: $(OLDEST)/.ready  ## all tests on the oldest supported JAX
 
 random: $(NEWEST)/.ready  ## all tests in random order, once for each of SEEDS
 	for seed in $(SEEDS); do \
-	  $(NEWEST)/bin/python $(PYTEST) -p randomly -p "randomly_seed=$$seed" $(ARGS) || exit; done
+	  $(NEWEST)/bin/python $(PYTEST) -p randomly --randomly-seed=$$seed $(ARGS) || exit; done
 
 matrix:  ## a sample of the tests on every minor version of JAX: a table; needs uv
 	$(PYTHON) .ci/matrix.py $(ARGS)
