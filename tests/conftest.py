@@ -1,11 +1,17 @@
 """Several devices on one machine; cold and warm; no tracer may leak."""
 
+import gc
 import os
 import shutil
 import tempfile
 
 # Under checking_leaks JAX compiles every operation anew: from here, it need not.
-os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="cachax-tests-")
+# pytest-xdist's workers share the folder of the process that starts them.
+os.environ["JAX_COMPILATION_CACHE_DIR"] = (
+    os.environ["JAX_COMPILATION_CACHE_DIR"]
+    if "PYTEST_XDIST_WORKER" in os.environ
+    else tempfile.mkdtemp(prefix="cachax-tests-")
+)
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ["XLA_FLAGS"] = " ".join(
@@ -69,8 +75,19 @@ def pytest_collection_modifyitems(
     items[:] = first.values()
 
 
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what is imported by now.
+
+    JAX collects garbage whenever it suspects a leaked tracer. Without this, that was a
+    quarter of the CPU time of tests/laws (19.3 s instead of 14.2 s for 109 tests).
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
-    shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 @pytest.fixture(params=["cold", "warm"])

@@ -44,6 +44,20 @@ def test_a_file_too_many_and_one_too_few_are_found(archive: str, package: str) -
     ]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "```diff\n-a = jax.jit(\n+a = cachax.jit(\n```",
+        "```python\na = cachax.jit(f)\n```",
+    ],
+)
+def test_the_program_of_the_readme_is_found(change: str) -> None:
+    readme = f"# x\n\n```python\na = jax.jit(f)\n```\n\n{change}\n\n```python\nb\n```\n"
+    before, after = dist.readme_programs(readme)
+    assert before == "a = jax.jit(f)\n"
+    assert after.startswith("a = cachax.jit(f)\n")
+
+
 def test_what_messages_tell_people_to_install_exists() -> None:
     extras = project()["optional-dependencies"]
     files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md")]
