@@ -76,7 +76,7 @@ dist: $(NEWEST)/.ready  ## build wheel and sdist, check what is in them, install
 
 .venv/python: FORCE  # changes when PYTHON does
 	@mkdir -p .venv
-	@$(PYTHON) -c 'import sys; print(sys.executable, sys.version)' > $@.now
+	@$(PYTHON) -c 'import sys; print(sys.base_prefix, sys.version)' > $@.now
 	@cmp -s $@.now $@ && rm $@.now || mv $@.now $@
 
 .venv/%/.ready: requirements/%.txt pyproject.toml .venv/python

@@ -66,6 +66,8 @@ def pytest_collection_modifyitems(
     quick, not_quick = (
         [Path(__file__).parent / name for name in names] for names in (QUICK, NOT_QUICK)
     )
+    if missing := [path.name for path in quick + not_quick if not path.exists()]:
+        raise pytest.UsageError(f"tests/conftest.py names for --quick: {missing}")
     first: dict[str, pytest.Item] = {}
     for item in items:
         chosen = {item.path, *item.path.parents}.intersection(quick)
