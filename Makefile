@@ -1,15 +1,24 @@
-# Everything needs only Python 3.11+ with venv, make, and a package index.
-# Environments are made on first use, and anew when their pins change.
+# Everything needs only Python 3.11+ with venv, make, and a package index. Where uv is
+# installed, it makes the environments (seconds instead of minutes).
+# Environments are made on first use, and anew when their pins or PYTHON change.
 
 PYTHON ?= python3
+UV := $(shell command -v uv 2>/dev/null)
 NEWEST := .venv/newest
 OLDEST := .venv/oldest
-PYTEST := -m pytest -q -n 2
+WORKERS ?= logical
+export WORKERS
+PYTEST := -m pytest -q -n $(WORKERS)
+SEEDS ?= 1 2 3
+DIST ?= dist
 FUZZ ?= 10000
 SEED ?= 0
 
-.PHONY: demo bench fuzz docs examples notebooks picture pages test lint types \
-  test-newest test-oldest lock clean
+.PHONY: help demo bench fuzz docs examples notebooks picture pages api quick test lint types \
+  test-newest test-oldest random matrix dist lock clean FORCE
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1\t\2/p' Makefile | expand -t 14
 
 demo: $(NEWEST)/.ready  ## every known way of caching, measured: a table and a page
 	$(NEWEST)/bin/cachax lab --html lab.html
@@ -36,36 +45,66 @@ picture: $(NEWEST)/.ready  ## draw the README's picture anew
 pages: $(NEWEST)/.ready  ## write the pages of the lint rules into docs/lint.md anew
 	$(NEWEST)/bin/python -m cachax.lint._page docs/lint.md
 
-test: lint types docs test-newest test-oldest  ## all that must hold before a change lands
+api: $(NEWEST)/.ready  ## write the list of public names, tests/public_api.txt, anew
+	$(NEWEST)/bin/python tests/public_api.py --write
 
-lint: $(NEWEST)/.ready
+quick: $(NEWEST)/.ready  ## for the inner loop, within a minute: lint, and a choice of tests
+	$(NEWEST)/bin/ruff check -q
+	$(NEWEST)/bin/ruff format -q --check
+	$(NEWEST)/bin/python $(PYTEST) --quick $(ARGS)
+
+test: lint types docs test-newest test-oldest dist  ## all that must hold before a change lands
+
+lint: $(NEWEST)/.ready  ## ruff, and cachax lint on cachax
 	$(NEWEST)/bin/ruff check
 	$(NEWEST)/bin/ruff format --check
 	$(NEWEST)/bin/cachax lint .
 
-types: $(NEWEST)/.ready
+types: $(NEWEST)/.ready  ## mypy
 	$(NEWEST)/bin/mypy
 
-test-newest: $(NEWEST)/.ready
-	$(NEWEST)/bin/python $(PYTEST)
+test-newest: $(NEWEST)/.ready  ## all tests on the newest JAX that PYTHON can have
+	$(NEWEST)/bin/python $(PYTEST) $(ARGS)
 
-test-oldest: $(OLDEST)/.ready
-	$(OLDEST)/bin/python $(PYTEST)
+test-oldest: $(OLDEST)/.ready  ## all tests on the oldest supported JAX
+	$(OLDEST)/bin/python $(PYTEST) $(ARGS)
 
-.venv/%/.ready: requirements/%.txt pyproject.toml
+random: $(NEWEST)/.ready  ## all tests in random order, once for each of SEEDS
+	for seed in $(SEEDS); do \
+	  $(NEWEST)/bin/python $(PYTEST) -p randomly --randomly-seed=$$seed $(ARGS) || exit; done
+
+matrix:  ## a sample of the tests on every minor version of JAX: a table; needs uv
+	$(PYTHON) .ci/matrix.py $(ARGS)
+
+dist: $(NEWEST)/.ready  ## build wheel and sdist, check what is in them, install and try each
+	$(NEWEST)/bin/python .ci/dist.py $(DIST)
+
+.venv/python: FORCE  # changes when PYTHON does
+	@mkdir -p .venv
+	@$(PYTHON) -c 'import sys; print(sys.base_prefix, sys.version)' > $@.now
+	@cmp -s $@.now $@ && rm $@.now || mv $@.now $@
+
+.venv/%/.ready: requirements/%.txt pyproject.toml .venv/python
 	rm -rf .venv/$*
+ifdef UV
+	$(UV) venv -q --python $(PYTHON) .venv/$*
+	$(UV) pip install -q --python .venv/$*/bin/python -r $<
+	$(UV) pip install -q --python .venv/$*/bin/python --no-deps -e .
+else
 	$(PYTHON) -m venv .venv/$*
 	.venv/$*/bin/python -m pip install -q --disable-pip-version-check -r $<
 	.venv/$*/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .
+endif
 	touch $@
 
-lock: $(NEWEST)/.ready  ## choose the newest versions anew, and the oldest JAX's peers
-	$(NEWEST)/bin/python -m pip install -q --disable-pip-version-check uv
-	$(NEWEST)/bin/uv pip compile -q -U --universal --python-version 3.11 --group dev \
-	  --extra lab --extra peers --custom-compile-command "make lock" pyproject.toml -o requirements/newest.txt
-	$(NEWEST)/bin/uv pip compile -q -U --universal --python-version 3.11 --group test \
-	  --extra lab --custom-compile-command "make lock" pyproject.toml requirements/oldest.in \
+lock:  ## choose the newest versions anew, and the oldest JAX's peers; needs uv
+	uv pip compile -q -U --universal --python-version 3.11 --group dev --extra lab --extra peers \
+	  --extra test --extra docs --custom-compile-command "make lock" pyproject.toml \
+	  -o requirements/newest.txt
+	uv pip compile -q -U --universal --python-version 3.11 --extra lab --extra test \
+	  --custom-compile-command "make lock" pyproject.toml requirements/oldest.in \
 	  -o requirements/oldest.txt
 
 clean:
-	rm -rf bench.json lab.html docs/_build docs/jupyter_execute examples/*.png .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf bench.json lab.html dist docs/_build docs/jupyter_execute examples/*.png \
+	  .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache

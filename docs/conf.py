@@ -13,7 +13,7 @@ extensions = [
     "sphinx_copybutton",
 ]
 nitpicky = True
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "jupyter_execute"]  # what a build leaves behind
 
 # Notebooks are run by `make notebooks`, in full size, and shown as they are.
 nb_execution_mode = "off"

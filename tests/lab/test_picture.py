@@ -13,6 +13,11 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_picture_is_that_of_a_run_now() -> None:
     """If not, look at what has changed and why, then `make picture`."""
+    from importlib.metadata import version
+
+    # JAX 0.12 differs in two cells of `jax.new_ref`. One version draws the picture.
+    if f"on JAX {version('jax')}<" not in (ROOT / "docs" / "lab.svg").read_text():
+        pytest.skip("the picture was drawn with another JAX")
     for peer in ("distrax", "lineax", "netket", "numpyro"):
         if importlib.util.find_spec(peer) is None:  # not imported: netket has effects
             pytest.skip(f"needs {peer}")
