@@ -236,13 +236,13 @@ def test_all_of_it_goes_into_json() -> None:
     assert read["versions"]["jax"]
     assert read["strategies"][0]["name"] == "functools_dataclass"
     assert "@functools.cached_property" in read["strategies"][0]["code"]
-    assert read["probes"][0]["title"] == "use(foo), use(foo)"
+    assert read["probes"][0]["title"] == "Used in jit twice"
     assert read["cells"] == [
         {
             "strategy": "functools_dataclass",
             "probe": "order_use_use",
             "verdict": "recomputed",
-            "what_happened": "2 computations; 1 would do",
+            "what_happened": "2 computations; 1 is enough",
             "work": 2,
             "published": None,
             "disagrees": False,

@@ -25,6 +25,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         ("json", "write everything, for a program to read"),
         ("html", "write a page with the program and the result of each cell"),
         ("svg", "write a picture of the matrix"),
+        ("summary", "write a small picture of the main results"),
     ]:
         add(f"--{kind}", type=Path, metavar="FILE", help=what)
     parser.set_defaults(parser=parser, run=main)
@@ -37,6 +38,8 @@ def main(options: argparse.Namespace) -> int:
         for name in given or ():
             if name not in known:
                 parser.error(unknown(name, known))
+    if options.summary and (options.strategy or options.probe):
+        parser.error("--summary needs all strategies and probes")
     if options.list:
         _list("strategies", strategies)
         _list("probes", probes)
@@ -45,7 +48,8 @@ def main(options: argparse.Namespace) -> int:
         import rich.console  # noqa: F401
     except ImportError:
         parser.error("the lab needs rich: pip install 'cachax[lab]'")
-    for path in filter(None, [options.json, options.html, options.svg]):
+    files = [options.json, options.html, options.svg, options.summary]
+    for path in filter(None, files):
         try:
             check_writable(path)
         except OSError as error:
@@ -81,12 +85,14 @@ def _run_with_a_bar(strategies: list[Entry], probes: list[Entry]) -> Matrix:
 def _write(matrix: Matrix, options: argparse.Namespace) -> None:
     from ._page import page
     from ._picture import picture
+    from ._summary import summary
     from ._table import show
 
     files: list[tuple[Path | None, Callable[[Matrix], str]]] = [
         (options.json, _json),
         (options.html, page),
         (options.svg, picture),
+        (options.summary, summary),
     ]
     for path, text in files:
         if path:
