@@ -34,7 +34,7 @@ def notebook(script: Path) -> NotebookNode:
 
 
 def run(made: NotebookNode, name: str) -> None:
-    """Run it in a temporary folder, and keep its picture. It may not write to stderr."""
+    """Run it in a temporary folder and keep its picture. It must not use stderr."""
     with tempfile.TemporaryDirectory() as folder:
         NotebookClient(
             made,
