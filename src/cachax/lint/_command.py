@@ -125,7 +125,7 @@ def _checked(options: argparse.Namespace, settings: Settings) -> list[Checked]:
     for path in options.paths:
         Path(path).stat()  # raises for a path that does not exist
     paths = files([*map(Path, options.paths)], settings, options.force_exclude)
-    with Progress(len(paths)) as progress:
+    with Progress(0 if options.quiet else len(paths)) as progress:
         return run(paths, settings, fix, progress.advance)
 
 
