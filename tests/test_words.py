@@ -44,9 +44,8 @@ NOT_YET = [
     SOURCE / "report.html",
     *(SOURCE / "lint").rglob("*.py"),
     *(ROOT / "docs" / "rules").glob("*.md"),
-    ROOT / "docs" / "api.md",
-    ROOT / "docs" / "changelog.md",
-    ROOT / "docs" / "contributing.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
 ]
 """Files that are being rewritten. Take them off this list when they are done."""
 
@@ -62,7 +61,7 @@ DONE = [
 
 FILES = sorted(
     {
-        ROOT / "README.md",
+        *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "docs" / "examples").glob("*.ipynb"),
         *(ROOT / "examples").glob("*.py"),
