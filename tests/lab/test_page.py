@@ -109,7 +109,7 @@ def test_columns_are_in_groups_with_tips(page: Page) -> None:
 
 
 def test_the_headers_stay_in_view(page: Page, matrix: Matrix) -> None:
-    page.set_viewport_size({"width": 300, "height": 330})
+    page.set_viewport_size({"width": 300, "height": 250})
     page.locator(".scroll").evaluate("node => node.scrollTo(60, 60)")
     assert page.locator(".scroll").evaluate("node => node.scrollTop > 0")
     box = page.locator(".scroll").bounding_box()
