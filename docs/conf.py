@@ -5,6 +5,11 @@ import cachax
 project = "cachax"
 author = "the authors of cachax"
 version = release = cachax.__version__
+repository = "https://github.com/cachax/cachax"
+description = (
+    "Cached properties for JAX objects: computed once, and correct under every "
+    "transformation."
+)
 
 extensions = [
     "myst_nb",
@@ -19,17 +24,33 @@ exclude_patterns = ["_build", "jupyter_execute"]  # what a build leaves behind
 nb_execution_mode = "off"
 nb_merge_streams = True
 myst_heading_anchors = 4
+myst_html_meta = {"description": description, "property=og:description": description}
 
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 
 html_theme = "furo"
-html_title = "cachax"
+html_title = f"cachax {version}"
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["cachax.css"]
 html_show_sphinx = False
 html_show_copyright = False
+html_theme_options = {
+    "source_repository": repository,
+    "source_branch": "main",
+    "source_directory": "docs/",
+    "footer_icons": [
+        {
+            "name": "Repository",
+            "url": repository,
+            "html": "Repository",
+            "class": "",
+        }
+    ],
+}
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 copybutton_exclude = ".linenos, .gp, .go"

@@ -1,7 +1,7 @@
-"""Draws why.svg: what crosses the border of a jitted function, and what does not.
+"""Draws why.svg: what is passed into a jitted function, and what is not.
 
-`python docs/figures.py`. It is put into the page as it is, and takes its colours from
-the page (`_static/cachax.css`), so that it is right in light and in dark.
+`python docs/figures.py`. It is inlined into the page and takes its colours from there
+(`_static/cachax.css`), so that it works in light and dark.
 """
 
 from pathlib import Path
@@ -9,8 +9,8 @@ from pathlib import Path
 WIDTH, LANE, WALL = 480, 196, 232
 ABOUT = (
     "Two objects with a field x and a cached factor are passed to a jitted function. "
-    "With functools and jax.jit only x gets in, and the factor is computed again at "
-    "every call. With cachax the factor gets in beside x."
+    "With functools and jax.jit only x is passed in, and every call computes the "
+    "factor again. With cachax the factor is passed in with x."
 )
 
 
@@ -38,7 +38,7 @@ def cross(x: int, y: int) -> str:
 
 
 def lane(top: int, title: str, jit: str, carried: bool) -> list[str]:
-    """An object outside, the border, and what of it is inside."""
+    """An object outside, the jit boundary, and the object inside."""
     x, factor = top + 70, top + 116
     parts = [
         word(0, top + 20, title, "title"),
@@ -60,7 +60,7 @@ def lane(top: int, title: str, jit: str, carried: bool) -> list[str]:
         parts += [
             arrow(factor + 14, 156, WALL - 12, "lost"),
             cross(WALL, factor + 14),
-            word(WALL + 16, factor + 19, "no leaf", "small"),
+            word(WALL + 16, factor + 19, "not a leaf", "small"),
             chip(332, factor, "factor", "again"),
             f'<path class="way" d="M374 {x + 28}V{factor - 2}"/>',
             word(382, factor - 5, "computed again", "small"),

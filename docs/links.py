@@ -1,6 +1,6 @@
-"""Looks whether each link of a built site leads somewhere: `python docs/links.py SITE`.
+"""Checks the links of a built site: `python docs/links.py SITE`.
 
-Files and anchors are looked at; links to other sites are not followed.
+Files and anchors are checked; links to other sites are not followed.
 """
 
 import sys
@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Page(HTMLParser):
-    """The anchors of a page, and where its links lead to."""
+    """The anchors and the links of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Page(HTMLParser):
 
 
 def broken(site: Path) -> list[str]:
-    """A line for each link that leads nowhere."""
+    """A line for each broken link."""
     pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
     found = []
     for path, page in pages.items():
@@ -44,5 +44,5 @@ def broken(site: Path) -> list[str]:
 
 if __name__ == "__main__":
     lines = broken(Path(sys.argv[1]))
-    print("\n".join(lines) or "All links lead somewhere.")
+    print("\n".join(lines) or "All links work.")
     sys.exit(bool(lines))

@@ -1,9 +1,10 @@
-"""Makes the notebooks of the examples: each script of examples/, run in full.
+"""Runs the scripts in examples/, and makes notebooks and pictures of them.
 
 `python docs/notebooks.py [NAME...]`
 """
 
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +18,7 @@ NOTEBOOKS = ROOT / "docs" / "examples"
 
 
 def notebook(script: Path) -> NotebookNode:
-    """The cells of a script, with nothing run yet."""
+    """The cells of a script, not run yet."""
     made = jupytext.read(script)
     made.metadata = {
         "kernelspec": {
@@ -27,13 +28,13 @@ def notebook(script: Path) -> NotebookNode:
         }
     }
     for number, cell in enumerate(made.cells):
-        cell.id = f"{script.stem}-{number}"  # jupytext's are drawn anew each time
+        cell.id = f"{script.stem}-{number}"  # jupytext's are random
         cell.metadata = {}
     return made
 
 
-def run(made: NotebookNode) -> None:
-    """In a folder that is thrown away. What a cell says on stderr is an error."""
+def run(made: NotebookNode, name: str) -> None:
+    """Run it in a temporary folder and keep its picture. It must not use stderr."""
     with tempfile.TemporaryDirectory() as folder:
         NotebookClient(
             made,
@@ -41,6 +42,7 @@ def run(made: NotebookNode) -> None:
             record_timing=False,
             coalesce_streams=True,
         ).execute()
+        shutil.copy(Path(folder) / f"{name}.png", NOTEBOOKS)
     made.metadata.pop("language_info")  # the version of the Python that ran it
     for cell in made.cells:
         for output in cell.get("outputs", []):
@@ -53,6 +55,6 @@ if __name__ == "__main__":
     names = sys.argv[1:] or [path.stem for path in (ROOT / "examples").glob("*.py")]
     for name in sorted(names):
         made = notebook(ROOT / "examples" / f"{name}.py")
-        run(made)
+        run(made, name)
         jupytext.write(made, NOTEBOOKS / f"{name}.ipynb")
         print(f"docs/examples/{name}.ipynb")

@@ -1,10 +1,22 @@
 # %% [markdown]
 # # A robot arm
 #
-# An arm with seven joints follows a curve, tool down. The frames of its links follow
-# from the angles, one link after the other, and almost every question begins with them:
-# how to move the tip, which torques hold the arm, what is its mass matrix? Each is a
-# function of its own. The frames should be computed once for all of them.
+# An arm with seven joints moves its tool along a curve, tool down. Which torques hold
+# it?
+#
+# ![Left: the arm in five positions on the curve. Right: holding torques of three joints
+# along the curve](rigid_body.png)
+#
+# The frames of the links follow from the angles, one link after the other, and almost
+# every question begins with them: how to move the tip, which torques hold the arm, what
+# is its mass matrix? Each answer is a separate function. With cachax the frames are
+# computed once for all of them, which makes the torques at 1,000 places more than ten
+# times faster. Here is the code.
+#
+# ## The class
+#
+# `frames` and `jacobians` are cached properties. The methods are plain methods for one
+# arm.
 
 # %%
 import functools
@@ -64,7 +76,13 @@ class Arm:
 
 
 # %% [markdown]
-# So much for one arm. With `cachax.vmap`, what is derived is kept for a batch of them.
+# ## A thousand arms
+#
+# With `cachax.vmap` the methods work on a batch of arms, and cached values are computed
+# once for the whole batch. `reach` finds the angles for each place on the curve.
+# Energy, torques and mass matrix then share the frames.
+#
+# As a check: the torques that hold the arm are the slope of its energy.
 
 # %%
 reach = cachax.jit(cachax.vmap(Arm.reach, in_axes=(None, 0)))
@@ -89,6 +107,13 @@ print(f"torques at home: {home.torques().round(1)} N m")
 print(cachax.explain(cachax.jit(Arm.inertia), replace(home, mass=2 * mass)))
 
 
+# %% [markdown]
+# ## How fast is it?
+#
+# The torques at all places, with the Jacobians passed by hand, with
+# `functools.cached_property` under `jax.jit`, and with cachax.
+
+
 # %%
 @jax.tree_util.register_dataclass
 class Theirs(Arm):
@@ -104,6 +129,9 @@ calls = [
 ]
 times = np.median([[timeit(f, f, number=50) for f in calls] for _ in range(9)], axis=0)
 print("by hand {:.0f} µs, functools {:.0f} µs, cachax {:.0f} µs".format(*2e4 * times))
+
+# %% [markdown]
+# ## The picture
 
 # %%
 figure = plt.figure(figsize=(10, 4), layout="constrained")

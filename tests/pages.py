@@ -31,8 +31,6 @@ _BLOCK = re.compile(
     r"^```(?P<language>[^\n`]*)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
-# Made from the rules, whose code tests/lint/test_claims.py plays.
-_ELSEWHERE = re.compile(r"<!-- rules -->.*?<!-- end -->", re.DOTALL)
 
 
 class Shown(NamedTuple):
@@ -44,7 +42,7 @@ class Shown(NamedTuple):
 
 def blocks(page: str) -> list[re.Match[str]]:
     """All of them, in order."""
-    return list(_BLOCK.finditer(_ELSEWHERE.sub("", page)))
+    return list(_BLOCK.finditer(page))
 
 
 class Stage:

@@ -1,43 +1,48 @@
-"""What the README shows is so."""
+"""The programs of the README do what it says."""
 
+import difflib
 import re
-from typing import Any
+import subprocess
+import sys
 
-import jax
-import jax.numpy as jnp
 import pytest
 
-from measure import computations, computing
-from pages import ROOT, blocks
+from pages import ROOT, blocks, environment
 
 README = (ROOT / "README.md").read_text()
 
 
-def test_two_lines_change_and_it_is_factorised_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cholesky = jnp.linalg.cholesky
+PROBLEM, SOLUTION, LOOP = [
+    block["text"] for block in blocks(README) if block["language"] == "python"
+][:3]
 
-    def counted(x: jax.Array) -> jax.Array:
-        computing("factorised")
-        return cholesky(x)
 
-    monkeypatch.setattr(jnp.linalg, "cholesky", counted)
-    setup, problem, change = blocks(README)[:3]
-    old = re.findall(r"^-(.*)", change["text"], flags=re.MULTILINE)
-    new = re.findall(r"^\+(.*)", change["text"], flags=re.MULTILINE)
-    assert len(old) == len(new) == 2
-    solution = problem["text"]
-    for before, after in zip(old, new, strict=True):
-        assert before in solution
-        solution = solution.replace(before, after)
-    assert "factorised three times" in problem["text"]
-    namespace: dict[str, Any] = {"__name__": "readme"}
-    exec(setup["setup"], namespace)
-    for code, times in ((problem["text"], 3), (solution, 1)):
-        with computations() as counts:
-            exec(code, namespace)
-        assert counts == {"factorised": times}
+def printed(code: str, capfd: pytest.CaptureFixture[str]) -> str:
+    """What a program prints when it is copied and run by itself."""
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment())
+    return capfd.readouterr().out
+
+
+def test_the_first_program_runs_by_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    assert printed(PROBLEM, capfd) == "factorising\n" * 3
+    assert printed(SOLUTION, capfd) == "factorising\n"
+
+
+def test_two_lines_and_an_import_change() -> None:
+    lines = difflib.ndiff(PROBLEM.splitlines(), SOLUTION.splitlines())
+    changed = [line for line in lines if line[0] in "+-"]
+    assert [line.split("#")[0].strip() for line in changed] == [
+        "- import functools, flax.struct, jax, jax.numpy as jnp",
+        "+ import cachax, flax.struct, jax, jax.numpy as jnp",
+        "-     @functools.cached_property",
+        "+     @cachax.cached_property",
+        "- @jax.jit",
+        "+ @cachax.jit",
+    ]
+
+
+def test_the_loop_does_not_factorise_again(capfd: pytest.CaptureFixture[str]) -> None:
+    assert printed(SOLUTION + LOOP, capfd) == "factorising\n"
 
 
 @pytest.mark.parametrize("page", ["tour", "api"])

@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import cachax
+from cachax.__main__ import main
 
 SCRIPT = """
 import sys, jax, jax.numpy as jnp, cachax
@@ -63,3 +66,52 @@ def test_a_script_that_fails(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "ZeroDivisionError" in ended.stderr
     assert "Square.area" in ended.stderr
+    assert "runpy" not in ended.stderr
+    assert "_run.py" not in ended.stderr
+
+
+def test_a_script_whose_output_nobody_reads_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(f"{SCRIPT}\nprint('x' * 10_000_000)")
+    command = "set -o pipefail; python -m cachax explain script.py | head -c 1"
+    command = command.replace("python", sys.executable)
+    ended = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "a")
+    assert "Traceback" not in ended.stderr
+    assert "BrokenPipe" not in ended.stderr
+    assert "Square.area" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.py"], "missing.py: No such file or directory"),
+        (["-m", "missing"], "no module named 'missing'"),
+        (["-m", "missing.module"], "missing.module: No module named 'missing'"),
+        (["-m", "json"], "no module named 'json.__main__'"),
+        (["--html", "no/page.html", "ok.py"], "no/page.html: No such file"),
+        (["--json", ".", "ok.py"], ".: Is a directory"),
+        (["--wrong", "ok.py"], "unrecognized arguments: --wrong"),
+    ],
+)
+def test_what_cannot_be_run_or_written_is_refused_before_the_run(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ok.py").write_text("open('ran', 'w')")
+    with pytest.raises(SystemExit) as stopped:
+        main(["explain", *arguments])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("usage: cachax explain ")
+    assert words in error
+    assert os.listdir() == ["ok.py"]

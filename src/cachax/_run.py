@@ -1,35 +1,48 @@
-"""`cachax explain script.py`: run a program, and report on its cached values."""
+"""`cachax explain script.py`: run a program and report on its cached values."""
 
 import argparse
+import importlib.util
 import json
 import runpy
+import select
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+from ._terminal import CLOSED_PIPE, INTERRUPTED, check_writable, discard_output
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.usage = "cachax explain [--html FILE] [--json FILE] (SCRIPT | -m MODULE) ..."
-    parser.description = __doc__
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything")
-    parser.add_argument("-m", dest="module", action="store_true", help="run a module")
-    parser.add_argument("program", metavar="SCRIPT", help="or the name of a module")
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, help="those of the script"
+    parser.description = (
+        "Runs a script as `python SCRIPT` would, then reports on its cached values: "
+        "how often each was computed and reused, and what can be improved. The report "
+        "goes to standard error. The exit code is the script's."
     )
-    parser.set_defaults(run=run)
+    add = parser.add_argument
+    add("--html", type=Path, metavar="FILE", help="also write the report as a web page")
+    add("--json", type=Path, metavar="FILE", help="also write it, and every event")
+    add(
+        "-m", dest="module", action="store_true", help="run a module, as python -m does"
+    )
+    add("program", metavar="SCRIPT", help="the script, or the name of the module")
+    add("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    parser.set_defaults(parser=parser, run=run)
 
 
 def run(options: Any) -> int:
-    """Its output is the script's, and then the report, on standard error; its exit code
-    is the script's."""
+    """Run the program, print the report, and return the program's exit code."""
+    problem = _problem(options)
+    if problem:
+        options.parser.error(problem)
     from ._report.record import record
 
     with record() as report:
         code = _run(options)
-    sys.stdout.flush()
     print(report, file=sys.stderr)
     if options.html:
         report.save(options.html)
@@ -38,28 +51,79 @@ def run(options: Any) -> int:
     return code
 
 
-def _run(options: Any) -> int:
-    """As Python would run it, to the end or to an error."""
-    before = sys.argv, sys.path
-    sys.argv = [options.program, *options.arguments]
+def _problem(options: Any) -> str:
+    """Why the program cannot be run or its report not be written, before it runs."""
     try:
-        if options.module:
-            sys.path = ["", *sys.path]
-            runpy.run_module(options.program, run_name="__main__", alter_sys=True)
-        else:
-            sys.path = [str(Path(options.program).resolve().parent), *sys.path]
-            runpy.run_path(options.program, run_name="__main__")
+        for path in filter(None, [options.html, options.json]):
+            check_writable(path)
+        if not options.module:
+            Path(options.program).stat()
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    if options.module:
+        with _as_in_python(options):
+            return _missing(options.program)
+    return ""
+
+
+def _missing(module: str) -> str:
+    try:
+        spec = importlib.util.find_spec(module)
+        if spec and spec.submodule_search_locations is not None:
+            module = f"{module}.__main__"
+            spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError) as error:
+        return f"{module}: {error}"
+    return "" if spec else f"no module named {module!r}"
+
+
+def _run(options: Any) -> int:
+    """Run the program as Python would, to its end or to an error."""
+    try:
+        with _as_in_python(options):
+            if options.module:
+                runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(options.program, run_name="__main__")
+        sys.stdout.flush()
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
             return 1
         return end.code or 0
-    except KeyboardInterrupt:
-        traceback.print_exc()
-        return 130
-    except BaseException:
-        traceback.print_exc()
-        return 1
+    except BaseException as error:
+        if isinstance(error, BrokenPipeError) and _is_output_closed():
+            discard_output()
+            return CLOSED_PIPE
+        traceback.print_exception(error.with_traceback(_of_program(error)))
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+@contextmanager
+def _as_in_python(options: Any) -> Iterator[None]:
+    before = sys.argv, sys.path
+    folder = "" if options.module else str(Path(options.program).resolve().parent)
+    sys.argv, sys.path = [options.program, *options.arguments], [folder, *sys.path]
+    try:
+        yield
     finally:
         sys.argv, sys.path = before
-    return 0
+
+
+def _is_output_closed() -> bool:
+    """Whether the reader of standard output is gone; else the script broke a pipe."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLOUT)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _of_program(error: BaseException) -> TracebackType | None:
+    """The traceback without the frames that run the program."""
+    ours = {__file__, runpy.__file__, "<frozen runpy>"}
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename in ours:
+        frames = frames.tb_next
+    return frames

@@ -167,7 +167,7 @@ def test_the_picture_says_what_it_shows(matrix: Matrix) -> None:
     title = ElementTree.fromstring(picture(matrix)).find(f"{SVG}title")
     assert title is not None
     assert re.fullmatch(
-        r"3 ways of caching by 4 probes, 1 of the cells silently wrong, on JAX [\d.]+",
+        r"3 approaches to caching by 4 probes, 1 cells silently wrong, on JAX [\d.]+",
         title.text or "",
     )
 

@@ -1,4 +1,4 @@
-"""What the lab finds: the published counts, the known wrongs, and cachax right."""
+"""What the lab finds: the published counts, the known mistakes, and cachax correct."""
 
 import dataclasses
 from typing import Any
@@ -59,10 +59,15 @@ KNOWN_COUNTS = {
     ("nnx_cache", "checkpoint"): 1,
     ("functools_dataclass", "replace_other"): 3,
     ("init_equinox", "replace_other"): 1,
+    ("functools_flax", "training_loop"): 10,
+    ("functools_equinox", "training_loop"): 10,
+    ("field", "training_loop"): 1,
+    ("by_hand", "training_loop"): 1,
+    ("linen_variable", "training_loop"): 1,
     ("functools_equinox", "vmap_twice"): 2,
     ("linen_variable", "vmap_twice"): 1,
 }
-"""Of computations, where one is enough: other ways that waste, and some that do not."""
+"""Of computations, where one is enough: approaches that waste, and some that do not."""
 
 CACHAX = [name for name in known_strategies() if name.startswith("cachax")]
 OF_THIS_FOLDER = [*KNOWN_WRONG, *NO_WRONG_KNOWN, *OF_A_PEER, *CACHAX]
@@ -92,9 +97,18 @@ def test_the_published_counts_hold(strategy: str, probe: str) -> None:
     assert found.verdict is (Verdict.RIGHT if found.work == 1 else Verdict.RECOMPUTED)
 
 
-@pytest.mark.parametrize("probe", known_probes())
+WAITING = pytest.mark.xfail(reason="values do not follow arrays through jit yet")
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        pytest.param(name, marks=WAITING if name == "training_loop" else ())
+        for name in known_probes()
+    ],
+)
 @pytest.mark.parametrize("strategy", CACHAX)
-def test_cachax_is_right_in_every_cell(strategy: str, probe: str) -> None:
+def test_cachax_is_correct_in_every_cell(strategy: str, probe: str) -> None:
     found = cell(strategy, probe)
     assert found.verdict is Verdict.RIGHT, found.what_happened
     assert not found.warned
@@ -165,7 +179,7 @@ def test_a_leaked_tracer_is_an_error() -> None:
 def test_a_recomputation_is_no_wrong_value() -> None:
     found = cell("functools_flax", "loop")
     assert (found.verdict, found.work) == (Verdict.RECOMPUTED, 100)
-    assert found.what_happened == "100 computations; 1 would do"
+    assert found.what_happened == "100 computations; 1 is enough"
 
 
 def test_a_frozen_class_that_refuses_is_right() -> None:

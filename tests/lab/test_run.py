@@ -140,7 +140,7 @@ def test_a_crash_fills_its_cell_and_stops_nothing(
         "the process died: SIGABRT",
         "the process died: exit status 7",
         "ValueError: line 1",
-        "as without a cache",
+        "the same as without a cache",
     ]
     assert matrix.cells["functools_dataclass", "raising"].details == "line 1\nline 2"
     for probe in asked:
@@ -215,7 +215,7 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 def test_an_impossible_count_is_no_success() -> None:
-    with pytest.raises(ValueError, match="it cannot be less than 1"):
+    with pytest.raises(ValueError, match="fewer than 1 is impossible"):
         Measured(1.0, 1.0, work=0).verdict  # noqa: B018 (the read is the test)
     assert Measured(1.0, [1.0, 1.0]).verdict is Verdict.WRONG
 
@@ -236,13 +236,13 @@ def test_all_of_it_goes_into_json() -> None:
     assert read["versions"]["jax"]
     assert read["strategies"][0]["name"] == "functools_dataclass"
     assert "@functools.cached_property" in read["strategies"][0]["code"]
-    assert read["probes"][0]["title"] == "use(foo), use(foo)"
+    assert read["probes"][0]["title"] == "Used in jit twice"
     assert read["cells"] == [
         {
             "strategy": "functools_dataclass",
             "probe": "order_use_use",
             "verdict": "recomputed",
-            "what_happened": "2 computations; 1 would do",
+            "what_happened": "2 computations; 1 is enough",
             "work": 2,
             "published": None,
             "disagrees": False,

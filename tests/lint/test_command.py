@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -52,15 +53,97 @@ def lint(*arguments: str) -> int:
 
 
 def lines(capsys: Capture) -> list[str]:
-    return capsys.readouterr().out.splitlines()
+    """What was printed, without the frames of code."""
+    shown = capsys.readouterr().out.splitlines()
+    return [line for line in shown if line and not re.match(r" *\d* [|=]", line)]
 
 
-def test_a_finding_is_a_line(capsys: Capture) -> None:
+def test_a_finding_has_its_place_and_a_code_frame(capsys: Capture) -> None:
     write({"dir/a.py": TRAP, "b.py": "x = 1\n"})
     assert lint(".") == 1
-    first, summary = lines(capsys)
-    assert first.startswith("dir/a.py:2:1: CX401 the result of `.at[...].set(...)`")
+    first, *frame = capsys.readouterr().out.splitlines()
+    assert first.startswith("dir/a.py:2:1: CX401 ")
+    assert frame == [
+        "  |",
+        "1 | import jax",
+        "2 | x.at[0].set(1)",
+        "  | ^^^^^^^^^^^^^^",
+        "  |",
+        "",
+        "Found 1 error.",
+    ]
+
+
+def test_concise_is_a_line_for_each(capsys: Capture) -> None:
+    write({"dir/a.py": TRAP, "b.py": "x = 1\n"})
+    assert lint(".", "--output-format", "concise") == 1
+    first, summary = capsys.readouterr().out.splitlines()
+    assert first.startswith("dir/a.py:2:1: CX401 ")
     assert summary == "Found 1 error."
+
+
+def test_without_a_path_it_checks_the_current_folder(capsys: Capture) -> None:
+    write({"dir/a.py": TRAP, "b.py": "import jax\n"})
+    assert lint() == 1
+    assert lines(capsys)[0].startswith("dir/a.py:2:1: CX401")
+
+
+def test_quiet_prints_findings_alone(capsys: Capture) -> None:
+    write({"a.py": TRAP, "b.py": CACHED})
+    assert lint("--quiet", "--fix", ".") == 1
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.startswith("a.py:2:1: CX401")
+    assert "Found" not in shown.out
+    assert lint("-q", "b.py") == 0
+    assert capsys.readouterr() == ("", "")
+    write({"b.py": CACHED})
+    assert lint("-q", "--diff", "b.py") == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_exit_zero_is_for_findings_alone(capsys: Capture) -> None:
+    write({"a.py": TRAP})
+    assert lint("--exit-zero", "a.py") == 0
+    assert "CX401" in capsys.readouterr().out
+    assert lint("--exit-zero", "missing.py") == 2
+
+
+def test_a_wrong_flag_shows_the_usage_of_lint(capsys: Capture) -> None:
+    assert lint("--wrong") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("usage: cachax lint ")
+    assert error.endswith("cachax lint: error: unrecognized arguments: --wrong\n")
+
+
+def test_colour_is_for_terminals_and_as_the_environment_says(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write({"a.py": TRAP})
+    monkeypatch.setenv("TERM", "xterm")
+    for terminal, no_color, force_color, coloured in [
+        (False, "", "", False),
+        (True, "", "", True),
+        (True, "1", "", False),
+        (False, "", "1", True),
+        (True, "1", "1", False),
+    ]:
+        monkeypatch.setenv("NO_COLOR", no_color)
+        monkeypatch.setenv("FORCE_COLOR", force_color)
+        stream = Terminal() if terminal else io.StringIO()
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert lint("a.py") == 1
+        assert ("\x1b[1;31mCX401\x1b[0m" in stream.getvalue()) is coloured
+        assert ("\x1b[" in stream.getvalue()) is coloured
+
+
+def test_the_frame_is_of_the_fixed_file(capsys: Capture) -> None:
+    line = "    jnp.ones(3).at[0].set(1)\n    @functools.cached_property\n"
+    write({"a.py": CACHED.replace("    @functools.cached_property\n", line)})
+    assert lint("--fix", "a.py") == 1
+    shown = capsys.readouterr().out
+    assert "     @cachax.cached_property" in shown
+    assert "functools" not in shown
 
 
 def test_exit_codes(capsys: Capture) -> None:
@@ -70,7 +153,6 @@ def test_exit_codes(capsys: Capture) -> None:
     assert "(information)" in capsys.readouterr().out
     assert lint("trap.py") == 1
     assert lint("missing.py") == 2
-    assert lint() == 2
     assert lint("--select", "E501", "fine.py") == 2
     assert "no rule begins with 'E501'" in capsys.readouterr().err
 
@@ -140,7 +222,7 @@ def test_explain(capsys: Capture) -> None:
     assert lint("--explain", "cx101") == 0
     assert capsys.readouterr().out == page(known_rules()["CX101"])
     assert lint("--explain", "CX999") == 2
-    assert "no rule is called 'CX999'. Known: CX001" in capsys.readouterr().err
+    assert "there is no rule 'CX999'. Known: CX001" in capsys.readouterr().err
 
 
 def test_statistics(capsys: Capture) -> None:

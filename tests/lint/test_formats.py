@@ -2,9 +2,11 @@
 
 import json
 import re
+from dataclasses import replace
 
 from cachax.lint import Edit, Finding, Fix, Place, Severity, known_rules
-from cachax.lint.formats import FORMATS
+from cachax.lint._source import from_bytes
+from cachax.lint.formats import FORMATS, text
 
 FIX = Fix("Use it", (Edit(Place(3, 6), Place(3, 9), "cachax"),))
 ERROR = Finding(
@@ -29,14 +31,60 @@ NOTE = Finding(
 )
 
 
-def test_text() -> None:
-    assert FORMATS["text"]([ERROR, NOTE]) == (
-        "dir/a,b.py:3:5: CX102 [*] 100% `wrong`:\nsee\n"
-        "n.ipynb:cell 2:1:1: CX101 perhaps (information)\n"
-        "Found 1 error, 1 note.\n"
-        "[*] 1 fixable with `--fix`.\n"
+def test_text_of_files_that_cannot_be_read() -> None:
+    for render in (text.render, text.concise):
+        assert render([ERROR, NOTE]) == (
+            "dir/a,b.py:3:5: CX102 [*] 100% `wrong`:\nsee\n"
+            "n.ipynb:cell 2:1:1: CX101 perhaps (information)\n"
+            "Found 1 error, 1 note.\n"
+            "[*] 1 fixable with `--fix`.\n"
+        )
+        assert render([]) == "All checks passed!\n"
+        assert render([], quiet=True) == ""
+
+
+def framed(code: str, start: Place, end: Place, cell: int | None = None) -> list[str]:
+    filename = "a.py" if cell is None else "n.ipynb"
+    source = from_bytes(filename, code.encode())
+    finding = replace(NOTE, filename=filename, start=start, end=end, cell=cell)
+    return text.render([finding], quiet=True, stdin=source).splitlines()[1:-1]
+
+
+def test_the_frame_marks_what_the_finding_is_about() -> None:
+    code = "\n\n\tx = f(1)\r\n\nz\n"
+    assert framed(code, Place(3, 6), Place(3, 10)) == [
+        "  |",
+        "3 |     x = f(1)",
+        "  |         ^^^^",
+        "4 |",
+        "5 | z",
+        "  |",
+    ]
+
+
+def test_the_frame_of_several_lines_marks_the_first() -> None:
+    shown = framed("f(\n  1,\n)\n\n\n\n", Place(1, 1), Place(3, 2))
+    assert shown == ["  |", "1 | f(", "  | ^^", "2 |   1,", "3 | )", "  |"]
+
+
+def test_the_frame_of_a_notebook_is_its_cell() -> None:
+    cells = [{"cell_type": "code", "source": text} for text in ("a = 1\nb", "c\nd")]
+    code = json.dumps({"cells": cells})
+    shown = framed(code, Place(1, 1), Place(1, 2), cell=2)
+    assert shown == ["  |", "1 | c", "  | ^", "2 | d", "  |"]
+
+
+def test_wide_characters_are_counted_as_terminals_show_them() -> None:
+    (_, _, marks, _) = framed("x = '\u4f60', y", Place(1, 10), Place(1, 11))
+    assert marks == "  |           ^"
+
+
+def test_a_long_line_is_cut_around_the_mark() -> None:
+    (_, code, marks, _) = framed(
+        "x" * 5000 + "!" + "x" * 5000, Place(1, 5001), Place(1, 5002)
     )
-    assert FORMATS["text"]([]) == "All checks passed!\n"
+    assert len(code) < 120
+    assert code[marks.index("^")] == "!"
 
 
 def test_json() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cachax.lint import Rule, known_rules
-from cachax.lint._page import page, table, with_rules
+from cachax.lint._page import page, table, with_rules, write
 from cachax.lint._rule import SECTIONS
 
 from linted import code_in, linted
@@ -54,9 +54,24 @@ def test_a_rule_is_fixable_if_its_example_is(rule: Rule) -> None:
     assert any(f.fix for f in found) is rule.fixable
 
 
-def test_the_docs_have_the_pages() -> None:
+def test_the_docs_have_a_page_for_each_rule() -> None:
     """`make pages` writes them."""
-    document = (ROOT / "docs" / "lint.md").read_text(encoding="utf-8")
+    docs = ROOT / "docs"
+    document = (docs / "lint.md").read_text(encoding="utf-8")
     assert with_rules(document) == document
     assert table() in document
-    assert all(page(rule) in document for rule in RULES)
+    pages = {path.stem: path for path in (docs / "rules").glob("*.md")}
+    assert pages.keys() == known_rules().keys()
+    for code, rule in known_rules().items():
+        assert pages[code].read_text(encoding="utf-8") == page(rule)
+
+
+def test_writing_the_pages_removes_old_ones(tmp_path: Path) -> None:
+    document = tmp_path / "lint.md"
+    document.write_text("<!-- rules -->\n<!-- end -->\n")
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "CX999.md").write_text("old")
+    write(document)
+    pages = {path.stem for path in (tmp_path / "rules").iterdir()}
+    assert pages == known_rules().keys()
+    assert "[CX101](rules/CX101.md)" in document.read_text()

@@ -1,4 +1,4 @@
-"""Every known way of caching a derived value, measured live on the installed JAX."""
+"""Every known approach to caching a derived value, run on the installed JAX."""
 
 from ._cell import Cell as Cell
 from ._cell import measure as measure

@@ -1,5 +1,5 @@
-"""A process of its own for each strategy: what one library sets (netket switches to
-64-bit numbers) or breaks is not found by the next."""
+"""A separate process for each strategy: what a library sets (netket switches to
+64-bit numbers) or breaks does not affect the next."""
 
 import os
 import pickle
@@ -20,8 +20,8 @@ TOO_LONG = 120
 
 
 def measure_apart(strategy: Entry, probes: list[Entry]) -> Iterator[tuple[Entry, Cell]]:
-    """Each probe with its cell. A probe that kills the process, or never ends, fills
-    its cell with that, and the next ones get a new process."""
+    """Each probe with its cell. If a probe kills the process, or never ends, its cell
+    reports that, and the next probes get a new process."""
     left = list(probes)
     while left:
         with tempfile.TemporaryFile() as errors, _worker(errors) as process:

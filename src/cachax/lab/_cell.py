@@ -12,7 +12,7 @@ from ._verdict import Measured, Verdict
 
 @dataclass(frozen=True)
 class Cell:
-    """What one probe found out about one strategy."""
+    """The result of one probe on one strategy."""
 
     verdict: Verdict
     what_happened: str
@@ -22,7 +22,7 @@ class Cell:
     """How many there were in the published experiment."""
     warned: tuple[str, ...] = ()
     details: str = ""
-    """All that an error says."""
+    """The whole message of an error."""
 
     @property
     def disagrees(self) -> bool:
@@ -32,7 +32,7 @@ class Cell:
 
 
 def measure(strategy: Entry, probe: Entry) -> Cell:
-    """Whatever goes wrong in there is what is found."""
+    """Run it; an error is a result too."""
     published = published_count(strategy, probe)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -50,8 +50,8 @@ def measure(strategy: Entry, probe: Entry) -> Cell:
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether a library is not there, or what a file needs of it; not a mistake in how
-    the lab itself is used."""
+    """Whether a library is missing, or something in it; not a mistake in how the lab
+    itself is used."""
     is_ours = (getattr(error, "name", None) or "").startswith("cachax")
     return isinstance(error, ImportError) and not is_ours
 

@@ -6,38 +6,40 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from .._terminal import check_writable
 from ._entry import Entry, chosen, unknown
 from ._matrix import Matrix, known_probes, known_strategies, run
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Measures every known way of caching on the installed JAX: how often a value "
-        "is computed, and whether it is right under grad, vmap, scan."
+        "Runs every known approach to caching a derived value on the installed JAX, "
+        "and reports how often the value is computed and whether it is correct under "
+        "grad, vmap, scan and after updates."
     )
-    parser.add_argument(
-        "--strategy", action="append", metavar="NAME", help="only this way of caching"
-    )
-    parser.add_argument(
-        "--probe", action="append", metavar="NAME", help="only this question"
-    )
-    parser.add_argument("--list", action="store_true", help="name them all and stop")
+    add = parser.add_argument
+    add("--strategy", action="append", metavar="NAME", help="only this approach")
+    add("--probe", action="append", metavar="NAME", help="only this question")
+    add("--list", action="store_true", help="list approaches and questions, and exit")
     for kind, what in [
-        ("json", "everything, for a program to read"),
-        ("html", "one page, with the code and what happened in each cell"),
-        ("svg", "a picture of the matrix"),
+        ("json", "write everything, for a program to read"),
+        ("html", "write a page with the program and the result of each cell"),
+        ("svg", "write a picture of the matrix"),
+        ("summary", "write a small picture of the main results"),
     ]:
-        parser.add_argument(f"--{kind}", type=Path, metavar="FILE", help=what)
+        add(f"--{kind}", type=Path, metavar="FILE", help=what)
     parser.set_defaults(parser=parser, run=main)
 
 
 def main(options: argparse.Namespace) -> int:
     parser: argparse.ArgumentParser = options.parser
     strategies, probes = known_strategies(), known_probes()
-    for known, asked in [(strategies, options.strategy), (probes, options.probe)]:
-        for name in asked or ():
+    for known, given in [(strategies, options.strategy), (probes, options.probe)]:
+        for name in given or ():
             if name not in known:
                 parser.error(unknown(name, known))
+    if options.summary and (options.strategy or options.probe):
+        parser.error("--summary needs all strategies and probes")
     if options.list:
         _list("strategies", strategies)
         _list("probes", probes)
@@ -45,20 +47,17 @@ def main(options: argparse.Namespace) -> int:
     try:
         import rich.console  # noqa: F401
     except ImportError:
-        parser.error("the lab draws with rich: pip install 'cachax[lab]'")
-    for path in filter(None, [options.json, options.html, options.svg]):
+        parser.error("the lab needs rich: pip install 'cachax[lab]'")
+    files = [options.json, options.html, options.svg, options.summary]
+    for path in filter(None, files):
         try:
-            path.open("a").close()
+            check_writable(path)
         except OSError as error:
-            parser.error(str(error))
+            parser.error(f"{path}: {error.strerror}")
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    try:
-        matrix = _run_with_a_bar(
-            chosen(strategies, options.strategy), chosen(probes, options.probe)
-        )
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
+    matrix = _run_with_a_bar(
+        chosen(strategies, options.strategy), chosen(probes, options.probe)
+    )
     _write(matrix, options)
     return 0
 
@@ -86,12 +85,14 @@ def _run_with_a_bar(strategies: list[Entry], probes: list[Entry]) -> Matrix:
 def _write(matrix: Matrix, options: argparse.Namespace) -> None:
     from ._page import page
     from ._picture import picture
+    from ._summary import summary
     from ._table import show
 
     files: list[tuple[Path | None, Callable[[Matrix], str]]] = [
         (options.json, _json),
         (options.html, page),
         (options.svg, picture),
+        (options.summary, summary),
     ]
     for path, text in files:
         if path:

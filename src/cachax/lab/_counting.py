@@ -1,5 +1,5 @@
-"""Count what really happens: computations by callbacks that run, compilations by what
-JAX reports."""
+"""Count what happens at run time: computations by callbacks that run, compilations by
+JAX's own events."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ jax.monitoring.register_event_duration_secs_listener(_on_event)
 
 
 def computing(name: str) -> None:
-    """Put into a body: counts every execution of it, traced or not."""
+    """Called in a body: counts every execution of it, traced or not."""
     jax.debug.callback(lambda: _computed.update([name]))
 
 
 def derive(a: Any, n: int = 2) -> jax.Array:
     """The value that every strategy of the lab caches: a sum of squares, counted. With
-    an argument, the sum of n-th powers, which is counted by itself.
+    an argument, the sum of n-th powers, counted separately.
 
     >>> from cachax.lab import computations, derive
     >>> with computations() as counted:
@@ -44,14 +44,14 @@ def derive(a: Any, n: int = 2) -> jax.Array:
 
 
 def counted(a: Any, name: str = "b") -> Any:
-    """The array itself, where a body begins that the lab counts."""
+    """The array itself; called where a counted body begins."""
     computing(name)
     return np.asarray(a) if _host_only else a  # raises on a tracer, as scipy would
 
 
 @contextmanager
 def on_the_host_only() -> Iterator[None]:
-    """In this context a counted body can only run on real numbers."""
+    """In this context a counted body can only run on concrete values."""
     global _host_only
     _host_only = True
     try:

@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib.util
 import pkgutil
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from typing import Any
 class Entry:
     """A file: its docstring's first line is the title, the rest explains.
 
-    What is needed to speak of it is read from the text, so that a file can be listed
-    whose imports are not installed.
+    All of this is read from the text, so that a file can be listed whose imports are
+    not installed.
     """
 
     module: str
@@ -33,7 +34,7 @@ class Entry:
     def _tree(self) -> ast.Module:
         try:
             return ast.parse(self.path.read_text())
-        except SyntaxError:  # said when it is loaded
+        except SyntaxError:  # reported when it is loaded
             return ast.Module([], [])
 
     @property
@@ -51,27 +52,63 @@ class Entry:
 
     @property
     def code(self) -> str:
-        """The file without its docstring, and what it uses of the files beside it."""
-        lines = self.path.read_text().splitlines(keepends=True)
-        if self._docstring[0]:
-            lines = lines[self._tree.body[0].end_lineno :]
-        code = "".join(lines).strip() + "\n"
+        """The file without its docstring, with what it uses of the files beside it."""
+        return f"{joined(self.imports)}\n\n\n{self.body}"
+
+    @property
+    def imports(self) -> list[tuple[str, str]]:
+        """What the code imports: pairs of a module and a name, which is empty for
+        `import module`."""
+        found = [pair for entry in self._beside for pair in entry.imports]
         for line in self._tree.body:
-            if isinstance(line, ast.ImportFrom) and line.level == 1:
-                beside = Entry("", self.path.with_name(f"{line.module}.py"))
-                code += f"\n\n# {line.module}.py\n\n{beside.code}"
-        return code
+            if isinstance(line, ast.Import):
+                found += [(ast.unparse(alias), "") for alias in line.names]
+            elif isinstance(line, ast.ImportFrom) and line.level == 0:
+                found += [(line.module or "", ast.unparse(name)) for name in line.names]
+        return sorted(set(found))
+
+    @property
+    def body(self) -> str:
+        """The code without its imports and the lab's constants."""
+        parts = [entry.body for entry in self._beside]
+        lines = self.path.read_text().splitlines(keepends=True)
+        start = 0
+        for line in self._tree.body:
+            assert line.end_lineno is not None
+            if not self._is_left_out(line):
+                parts.append("".join(lines[start : line.end_lineno]))
+            start = line.end_lineno
+        code = "\n\n\n".join(part.strip() for part in parts)
+        return re.sub(r"  # (type: ignore|noqa).*", "", code) + "\n"
+
+    @property
+    def _beside(self) -> list["Entry"]:
+        """The files of the same folder that it imports from."""
+        return [
+            Entry("", self.path.with_name(f"{line.module}.py"))
+            for line in self._tree.body
+            if isinstance(line, ast.ImportFrom) and line.level == 1
+        ]
+
+    def _is_left_out(self, line: ast.stmt) -> bool:
+        is_constant = isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) in (
+            "RANK",
+            "PUBLISHED",
+        )
+        is_docstring = line is self._tree.body[0] and bool(self._docstring[0])
+        is_import = isinstance(line, ast.Import | ast.ImportFrom)
+        return is_constant or is_docstring or is_import
 
     def constant(self, name: str, default: Any) -> Any:
         """What the file assigns to this name, if that is a literal."""
         for line in self._tree.body:
             if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == name:
-                with contextlib.suppress(ValueError):  # no literal
+                with contextlib.suppress(ValueError):  # not a literal
                     return ast.literal_eval(line.value)
         return default
 
     def load(self) -> Any:
-        """The module, run anew: its classes and functions have no past."""
+        """The module, loaded again: its classes and functions are new."""
         spec = importlib.util.spec_from_file_location(self.module, self.path)
         assert spec is not None
         assert spec.loader is not None
@@ -79,6 +116,23 @@ class Entry:
         sys.modules[self.module] = module  # where pickle looks for its classes
         spec.loader.exec_module(module)
         return module
+
+
+def joined(imports: Iterable[tuple[str, str]]) -> str:
+    """Import statements, one for each module.
+
+    >>> print(joined([("jax", ""), ("cachax.lab", "Way"), ("cachax.lab", "derive")]))
+    import jax
+    from cachax.lab import Way, derive
+    """
+    names: dict[str, list[str]] = {}
+    for module, name in sorted(set(imports)):
+        names.setdefault(module, []).append(name)
+    plain = [f"import {module}" for module, of in names.items() if "" in of]
+    some = [(module, [*filter(None, of)]) for module, of in names.items()]
+    return "\n".join(
+        plain + [f"from {module} import {', '.join(of)}" for module, of in some if of]
+    )
 
 
 def entries(package: ModuleType) -> dict[str, Entry]:
@@ -105,7 +159,7 @@ def chosen(known: dict[str, Entry], names: Iterable[str] | None) -> list[Entry]:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """The words for a name that is none of those."""
+    """The message for a name that does not exist."""
     close = difflib.get_close_matches(name, known, n=1)
     guess = f" Did you mean {close[0]}?" if close else ""
     return f"nothing is named {name!r}.{guess} Known: {', '.join(known)}"

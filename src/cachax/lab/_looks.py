@@ -1,4 +1,4 @@
-"""How a verdict looks: a sign, a colour, a word. Never the colour alone."""
+"""How a verdict looks: a sign, a colour and a word, never the colour alone."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from ._verdict import Verdict
 
 @dataclass(frozen=True)
 class Look:
-    """Blue, yellow and grey for what is no lie; only what is silently wrong is filled.
+    """Blue, yellow and grey for harmless results; only silently wrong ones stand out.
 
     The hues (after Okabe and Ito) differ for every kind of colour blindness.
     """
@@ -22,10 +22,8 @@ class Look:
 
 
 LOOKS = {
-    Verdict.RIGHT: Look("✓", "right", "blue", "#dcebf7", "#0b4f80"),
-    Verdict.RECOMPUTED: Look(
-        "↻", "recomputed, or other waste", "yellow", "#fbeec2", "#6b4e00"
-    ),
+    Verdict.RIGHT: Look("✓", "correct", "blue", "#dcebf7", "#0b4f80"),
+    Verdict.RECOMPUTED: Look("↻", "recomputed", "yellow", "#fbeec2", "#6b4e00"),
     Verdict.ERROR: Look("!", "error", "magenta", "#e4e0e8", "#4c3a5e"),
     Verdict.WRONG: Look(
         "✗", "silently wrong", "bold white on red", "#c43c00", "#ffffff"
@@ -35,8 +33,8 @@ LOOKS = {
 
 
 def sign(cell: Cell, room: int = 4) -> str:
-    """In so many characters: the count where there is one, with a mark if it is more
-    than needed; else the verdict's sign."""
+    """The count if there is one, marked if it is more than needed; else the verdict's
+    sign. At most `room` characters."""
     short = LOOKS[cell.verdict].sign
     if cell.verdict in (Verdict.RIGHT, Verdict.RECOMPUTED) and cell.work is not None:
         mark = "" if cell.verdict is Verdict.RIGHT else short

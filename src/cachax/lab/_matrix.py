@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
@@ -18,6 +18,7 @@ from . import probes, strategies
 from ._apart import measure_apart
 from ._cell import Cell
 from ._entry import Entry, chosen, entries
+from ._groups import groups
 from ._verdict import Verdict
 
 PEERS = ["flax", "equinox", "chex", "optax", "netket", "numpyro", "distrax", "lineax"]
@@ -33,7 +34,7 @@ def known_probes() -> dict[str, Entry]:
 
 @dataclass
 class Matrix:
-    """The strategies and probes of a run, and what was found for each pair."""
+    """The strategies and probes of a run, and the result of each pair."""
 
     strategies: list[Entry]
     probes: list[Entry]
@@ -50,17 +51,17 @@ class Matrix:
 
     @property
     def ranked(self) -> list[Entry]:
-        """The strategies, those with most cells right last; then the absent ones."""
+        """The strategies, those with most correct cells first; the absent ones last."""
 
         def rank(strategy: Entry) -> tuple[int, int, str]:
             count = self.count(strategy)
-            return count[Verdict.ABSENT], count[Verdict.RIGHT], strategy.name
+            return count[Verdict.ABSENT], -count[Verdict.RIGHT], strategy.name
 
         return sorted(self.strategies, key=rank)
 
     @property
     def published(self) -> Iterator[tuple[str, str, Cell]]:
-        """The cells whose count is known from the published experiment."""
+        """The cells that the published experiment has a count for."""
         for (strategy, probe), cell in self.cells.items():
             if cell.published is not None and cell.verdict is not Verdict.ABSENT:
                 yield strategy, probe, cell
@@ -81,10 +82,11 @@ class Matrix:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON would have it."""
+        """Everything, as JSON takes it."""
         return {
             "versions": self.versions,
             "strategies": [_described(entry) for entry in self.ranked],
+            "groups": [asdict(group) for group in groups(self.probes)],
             "probes": [_described(entry) for entry in self.probes],
             "cells": [
                 {
@@ -119,12 +121,12 @@ def run(
 ) -> Matrix:
     """Measure these strategies with these probes (all, where none is named).
 
-    Each strategy has a process of its own. `progress` is told of every cell that is
-    there, one at a time.
+    Each strategy runs in its own process. `progress` is called for every cell that is
+    finished, one at a time.
 
     >>> matrix = run(["functools_dataclass"], ["order_use_use"])
     >>> matrix.cells["functools_dataclass", "order_use_use"].what_happened
-    '2 computations; 1 would do'
+    '2 computations; 1 is enough'
     """
     matrix = Matrix(
         chosen(known_strategies(), strategies), chosen(known_probes(), probes)

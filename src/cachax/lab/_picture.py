@@ -20,7 +20,7 @@ INK = "#1c2126"
 
 
 def picture(matrix: Matrix) -> str:
-    """The same run gives the same picture, byte by byte."""
+    """The same run gives the same picture, byte for byte."""
     left = MARGIN + LETTER * max(len(entry.title) for entry in matrix.strategies)
     titles = [LETTER * len(probe.title) for probe in matrix.probes]
     top = MARGIN + math.sin(ANGLE) * max(titles)
@@ -48,8 +48,8 @@ def picture(matrix: Matrix) -> str:
 def _summary(matrix: Matrix) -> str:
     wrong = sum(cell.verdict is Verdict.WRONG for cell in matrix.cells.values())
     return (
-        f"{len(matrix.strategies)} ways of caching by {len(matrix.probes)} probes, "
-        f"{wrong} of the cells silently wrong, on JAX {matrix.versions['jax']}"
+        f"{len(matrix.strategies)} approaches to caching by {len(matrix.probes)} "
+        f"probes, {wrong} cells silently wrong, on JAX {matrix.versions['jax']}"
     )
 
 

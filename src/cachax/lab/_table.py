@@ -14,11 +14,11 @@ from ._verdict import Verdict
 
 WIDTH = 100
 FEW = 12
-"""With no more cells than this, what happened in each is told in words."""
+"""With no more cells than this, the result of each is printed in words."""
 
 
 def show(matrix: Matrix) -> None:
-    console = Console(width=WIDTH)  # in a narrow terminal, better folded than cut
+    console = Console(width=WIDTH)  # a narrow terminal folds it
     console.print(_matrix(matrix))
     console.print(_probes(matrix))
     console.print(_signs())
@@ -30,7 +30,7 @@ def show(matrix: Matrix) -> None:
 def _matrix(matrix: Matrix) -> Table:
     versions = ", ".join(f"{name} {v}" for name, v in matrix.versions.items())
     table = Table(box=None, padding=0, caption=versions, header_style="underline")
-    table.add_column("way of caching", no_wrap=True)
+    table.add_column("approach", no_wrap=True)
     for number, _ in enumerate(matrix.probes, start=1):
         table.add_column(str(number), justify="center", width=3)
     table.add_column(LOOKS[Verdict.WRONG].sign, justify="right", width=2)

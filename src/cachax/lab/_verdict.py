@@ -1,4 +1,4 @@
-"""What a probe saw, and what that makes it."""
+"""What a probe measured, and the verdict on it."""
 
 import enum
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 class Verdict(enum.Enum):
     """In the order of how much a user should worry."""
 
-    RIGHT = "right"
+    RIGHT = "correct"
     RECOMPUTED = "recomputed"
     ERROR = "error"
     WRONG = "silently wrong"
@@ -20,7 +20,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Measured:
-    """The values a probe got beside the true ones, and how much work it took.
+    """The values a probe got, the true values, and how much work it took.
 
     >>> Measured(got=5.0, truth=5.0, work=2).verdict
     <Verdict.RECOMPUTED: 'recomputed'>
@@ -40,7 +40,7 @@ class Measured:
             return Verdict.WRONG
         if self.work is not None and self.work < self.least:
             raise ValueError(
-                f"{self.work} {self.of}s: it cannot be less than {self.least}"
+                f"{self.work} {self.of}s: fewer than {self.least} is impossible"
             )
         if self.work is not None and self.work > self.least:
             return Verdict.RECOMPUTED
@@ -48,20 +48,20 @@ class Measured:
 
     @property
     def what_happened(self) -> str:
-        """In words, for one who reads a cell."""
+        """The result in words."""
         if self.verdict is Verdict.WRONG:
             return f"{_words(self.got)} instead of {_words(self.truth)}"
         if self.note:
             return self.note
         if self.work is None:
-            return "as without a cache"
+            return "the same as without a cache"
         plural = "" if self.work == 1 else "s"
-        enough = f"; {self.least} would do" if self.work > self.least else ""
+        enough = f"; {self.least} is enough" if self.work > self.least else ""
         return f"{self.work} {self.of}{plural}{enough}"
 
 
 def _real(value: Any) -> np.ndarray:
-    """As numpy has it; a leaked tracer gives JAX's own error about it."""
+    """The value in NumPy; a leaked tracer raises JAX's own error."""
     return np.asarray(jnp.asarray(value) + 0)
 
 

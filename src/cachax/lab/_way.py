@@ -1,4 +1,4 @@
-"""A way of caching: how to make an object, ask for derived values and change it."""
+"""An approach to caching: how to make an object, read its values and change it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from ._counting import derive
 
 Object = Any
-"""What a strategy keeps its array and its derived value in: mostly an instance of a
-class `Foo` with a field `a`, a property `b`, and a field `c` that `b` does not use."""
+"""Holds an array and its derived value: usually an instance of a class `Foo` with a
+field `a`, a property `b`, and a field `c` that `b` does not use."""
 
 Value = Callable[[Object], jax.Array]
 Visit = Callable[[Object], tuple[jax.Array, Object]]
-"""For a way that hands back an object to go on with: the value, and that object."""
+"""For an approach that returns a new object: the value, and that object."""
 
 
 def numbers() -> jax.Array:
@@ -32,7 +32,7 @@ def _assign(foo: Object, a: jax.Array) -> None:
 
 
 class Derived:
-    """A derived value, as it is asked of an object."""
+    """A derived value, and how to read it."""
 
     def __init__(self, value: Value | None, visit: Visit | None = None) -> None:
         self._value = value
@@ -42,16 +42,16 @@ class Derived:
         return self.read(foo)[0]
 
     def read(self, foo: Object) -> tuple[jax.Array, Object]:
-        """Ask for it; the value, and the object to go on with."""
+        """The value, and the object to continue with."""
         if self._visit is not None:
             return self._visit(foo)
         assert self._value is not None
         return self._value(foo), foo
 
     def under(self, transform: Callable[..., Any]) -> "Derived":
-        """The same, asked for inside a function under a transform."""
-        # A function of its own: JAX keeps programs by the function, and JAX 0.10 may
-        # take two classes with the same fields for one (their structures are equal).
+        """The same, read inside a function under a transform."""
+        # A separate function: JAX caches programs by function, and JAX 0.10 can treat
+        # two classes with the same fields as one (their structures are equal).
         if self._visit is not None:
             return Derived(None, transform(lambda foo: self.read(foo)))
         return Derived(transform(lambda foo: self.of(foo)))
@@ -59,55 +59,56 @@ class Derived:
 
 @dataclasses.dataclass
 class Way:
-    """What a probe needs to know of a strategy.
+    """What a probe needs to know about a strategy.
 
-    The defaults are those of a dataclass under plain JAX; a strategy names what is
-    different about its own way, in that way's own idiom. Nothing may be done here
-    that a user would have to remember: `replace` replaces the field and nothing else.
+    The defaults are those of a dataclass under plain JAX. A strategy lists what is
+    different, in its own idiom. Nothing may be done here that a user would have to
+    remember: `replace` replaces the field and nothing else.
     """
 
     new: Callable[..., Object]
     """A new object around an array `a`, and an array `c` if there is one."""
     new_batch: Callable[[jax.Array], Object] | None = None
-    """A new object around a batch of arrays, if that is made in another way."""
+    """A new object around a batch of arrays, if that is made differently."""
     b: Value = _read_b
     """Its derived value."""
     visit: Visit | None = None
-    """The same, for a way that hands back an object to go on with."""
+    """The same, for an approach that returns a new object."""
     power: Callable[[Object, int], jax.Array] | None = None
-    """The sum of n-th powers, a method with an argument; if this way keeps no such
-    thing, a plain one that computes it."""
+    """The sum of n-th powers, a method with an argument; by default it is computed at
+    every call."""
     visit_power: Callable[[Object, int], tuple[jax.Array, Object]] | None = None
     function: Callable[[Value], Value] = lambda fun: fun
-    """What is made of a function of an object that is no method of its class; if this
-    way keeps no such thing, nothing."""
+    """Caches a function that is not a method of the class; by default it does not."""
     visit_function: Callable[[Value], Visit] | None = None
     jit: Callable[..., Any] = jax.jit
     vmap: Callable[..., Any] = jax.vmap
     checkpoint: Callable[..., Any] = jax.checkpoint
     a: Callable[[Object], jax.Array] = lambda foo: foo.a
     """The array in an object, or in a gradient."""
+    c: Callable[[Object], jax.Array] = lambda foo: foo.c
+    """The array in an object that `b` does not depend on."""
     replace: Callable[[Object, jax.Array], Object] = lambda foo, a: dataclasses.replace(
         foo, a=a
     )
-    """A copy with another array."""
+    """A copy with a different array."""
     replace_c: Callable[[Object, jax.Array], Object] = lambda foo, c: (
         dataclasses.replace(foo, c=c)
     )
-    """A copy with another `c`."""
+    """A copy with a different `c`."""
     assign: Callable[[Object, jax.Array], None] = _assign
-    """Put another array into this very object."""
+    """Assign a different array to this object."""
     gradient: Callable[[Callable[..., Any], Object], Any] = lambda fun, foo: jax.grad(
         fun
     )(foo)
-    """Of a function of an object."""
+    """The gradient of a function of an object."""
     parameters: Callable[[Object], Any] = lambda foo: foo
-    """What an optimizer steps on."""
+    """What an optimizer updates."""
     with_parameters: Callable[[Object, Any], Object] = lambda foo, parameters: (
         parameters
     )
     exact: Callable[[jax.Array], jax.Array] = lambda a: jnp.sum(a**2)
-    """The derived value of an array, with no cache in sight."""
+    """The derived value of an array, computed without a cache."""
     exact_power: Callable[[jax.Array, int], jax.Array] = lambda a, n: jnp.sum(a**n)
 
     def __post_init__(self) -> None:
@@ -127,17 +128,17 @@ class Way:
         return Derived(lambda foo: derive(self.a(foo), n))
 
     def calling(self, fun: Value) -> Derived:
-        """What a free function returns."""
+        """The result of a function that is not a method."""
         if self.visit_function is not None:
             return Derived(None, self.visit_function(fun))
         return Derived(self.function(fun))
 
     def read(self, foo: Object) -> tuple[jax.Array, Object]:
-        """Ask for the value, as in `foo.b`; the value, and the object to go on with."""
+        """Read the value, as in `foo.b`: it, and the object to continue with."""
         return self.derived.read(foo)
 
     def use(self, foo: Object) -> tuple[jax.Array, Object]:
-        """Ask for the value inside a jitted function, as in `use(foo)`."""
+        """Read the value inside a jitted function, as in `use(foo)`."""
         return self._jitted.read(foo)
 
     def warm(self, a: jax.Array, c: jax.Array | None = None) -> Object:

@@ -9,7 +9,7 @@ from ._cell import measure
 
 
 def main() -> None:
-    # What a library prints must not get between the answers.
+    # The output of a library must not mix with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     strategy, probes = pickle.load(sys.stdin.buffer)

@@ -1,11 +1,11 @@
 """cachax lint: the options, what is printed, and the exit code."""
 
 import argparse
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+from .._terminal import wants_colour
 from ._edit import diff
 from ._files import files
 from ._finding import Finding, in_order
@@ -14,37 +14,54 @@ from ._progress import Progress
 from ._rule import known_rules
 from ._run import Checked, check_source, run
 from ._settings import Settings, SettingsError, check_codes, find_settings
-from ._source import UnreadableError, from_bytes
+from ._source import Source, UnreadableError, from_bytes
 from ._statistics import statistics
-from .formats import FORMATS
+from .formats import FORMATS, text
 
 PASSED, FOUND, MISUSED = 0, 1, 2
 STDIN = "-"
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cachax lint [OPTIONS] [PATH ...]"
     parser.description = (
         "Finds cached values that JAX drops, leaks or leaves stale. JAX is not needed."
     )
     parser.epilog = (
         "Exit code: 0 without errors and warnings, 1 with some, 2 for invalid usage."
     )
+    parser.epilog = (
+        "exit code: 0 if nothing was found, or notes only; 1 if something was found; "
+        "2 if the command is wrong or failed"
+    )
     add = parser.add_argument
-    add("paths", nargs="*", metavar="PATH", help="files and folders; - for stdin")
+    add(
+        "paths",
+        nargs="*",
+        default=["."],
+        metavar="PATH",
+        help="files and folders (default: the current folder); - is standard input",
+    )
     for option, what in [
-        ("--select", "only rules with these prefixes, comma-separated: CX1,CX401"),
-        ("--ignore", "no rules with these prefixes"),
-        ("--exclude", "also leave out these files and folders (globs)"),
+        ("--select", "only rules whose codes begin with these: CX1,CX401"),
+        ("--ignore", "leave out rules whose codes begin with these"),
+        ("--exclude", "also leave out these files and folders (glob patterns)"),
     ]:
         add(option, action="append", type=_parts, default=[], metavar="LIST", help=what)
-    add("--force-exclude", action="store_true", help="also leave out files named here")
-    add("--config", type=Path, metavar="FILE", help="the pyproject.toml to read")
+    add(
+        "--force-exclude",
+        action="store_true",
+        help="leave excluded files out even if they are given as PATH",
+    )
+    add("--config", type=Path, metavar="FILE", help="the pyproject.toml to use")
+    add("--fix", action="store_true", help="apply the safe fixes")
+    add("--diff", action="store_true", help="show the safe fixes, change nothing")
     add("--output-format", choices=list(FORMATS), default="text")
-    add("--statistics", action="store_true", help="print a count for each rule")
-    add("--fix", action="store_true", help="make the fixes that are safe")
-    add("--diff", action="store_true", help="only print the fixes that are safe")
-    add("--explain", metavar="CODE", help="print the page of a rule")
-    add("--stdin-filename", metavar="PATH", help="the path to report for stdin")
+    add("--statistics", action="store_true", help="show how often each rule applies")
+    add("-q", "--quiet", action="store_true", help="print findings and nothing else")
+    add("--exit-zero", action="store_true", help="exit with 0 even if it finds errors")
+    add("--explain", metavar="CODE", help="show the documentation of a rule")
+    add("--stdin-filename", metavar="PATH", help="the name of standard input")
     parser.set_defaults(parser=parser, run=main)
 
 
@@ -56,20 +73,21 @@ def main(options: argparse.Namespace) -> int:
     parser: argparse.ArgumentParser = options.parser
     if options.explain is not None:
         return _explain(options.explain, parser)
-    if not options.paths:
-        parser.error("no path given; use . for the current folder")
     _replace_what_cannot_be_shown()
     try:
         settings = _settings(options)
-        return _report(_checked(options, settings), options)
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FOUND
+        code = _report(_checked(options, settings), options)
+    except BrokenPipeError:  # of the output; `cachax` handles it
+        raise
     except (SettingsError, OSError) as error:
-        parser.error(str(error))
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
+        parser.error(_said(error))
+    return PASSED if code == FOUND and options.exit_zero else code
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _replace_what_cannot_be_shown() -> None:
@@ -81,7 +99,7 @@ def _replace_what_cannot_be_shown() -> None:
 def _explain(code: str, parser: argparse.ArgumentParser) -> int:
     rule = known_rules().get(code.upper())
     if rule is None:
-        parser.error(f"no rule is called {code!r}. Known: {', '.join(known_rules())}")
+        parser.error(f"there is no rule {code!r}. Known: {', '.join(known_rules())}")
     sys.stdout.write(page(rule))
     return PASSED
 
@@ -108,9 +126,9 @@ def _checked(options: argparse.Namespace, settings: Settings) -> list[Checked]:
     if STDIN in options.paths:
         return [_check_stdin(options, settings, fix)]
     for path in options.paths:
-        Path(path).stat()  # a name that leads nowhere is a mistake of the user
+        Path(path).stat()  # raises for a path that does not exist
     paths = files([*map(Path, options.paths)], settings, options.force_exclude)
-    with Progress(len(paths)) as progress:
+    with Progress(0 if options.quiet else len(paths)) as progress:
         return run(paths, settings, fix, progress.advance)
 
 
@@ -124,7 +142,7 @@ def _check_stdin(options: argparse.Namespace, settings: Settings, fix: bool) -> 
     checked = check_source(source, settings, path, fix)
     if options.fix and not options.diff:
         sys.stdout.write(source.text if checked.fixed is None else checked.fixed)
-    return checked
+    return replace(checked, source=source)
 
 
 def _report(checked: list[Checked], options: argparse.Namespace) -> int:
@@ -136,10 +154,10 @@ def _report(checked: list[Checked], options: argparse.Namespace) -> int:
     findings = sorted((f for one in checked for f in one.findings), key=in_order)
     fixed = [one for one in checked if one.fixed is not None]
     if options.diff:
-        _show_diff(fixed)
+        _show_diff(fixed, options.quiet)
     else:
-        unwritten = _write(fixed) if options.fix else 0
-        _show(findings, options)
+        unwritten = _write(fixed, options.quiet) if options.fix else 0
+        _show(findings, checked, options)
         if unwritten:
             return MISUSED
     if crashed:
@@ -148,15 +166,16 @@ def _report(checked: list[Checked], options: argparse.Namespace) -> int:
     return FOUND if failed or (options.diff and fixed) else PASSED
 
 
-def _show_diff(fixed: list[Checked]) -> None:
+def _show_diff(fixed: list[Checked], quiet: bool) -> None:
     for one in fixed:
         assert one.source is not None
         assert one.fixed is not None
         sys.stdout.write(diff(one.source, one.fixed))
-    print(f"Would fix {_count(fixed)}.", file=sys.stderr)
+    if not quiet:
+        print(f"Would fix {_count(fixed)}.", file=sys.stderr)
 
 
-def _write(fixed: list[Checked]) -> int:
+def _write(fixed: list[Checked], quiet: bool) -> int:
     """How many files could not be written; the others are."""
     written = []
     for one in fixed:
@@ -170,7 +189,7 @@ def _write(fixed: list[Checked]) -> int:
             print(f"{one.filename}: not fixed: {error}", file=sys.stderr)
         else:
             written.append(one)
-    if written:
+    if written and not quiet:
         print(f"Fixed {_count(written)}.", file=sys.stderr)
     return len(fixed) - len(written)
 
@@ -180,10 +199,32 @@ def _count(fixed: list[Checked]) -> str:
     return f"{fixes} in {len(fixed)} file{'s' * (len(fixed) != 1)}"
 
 
-def _show(findings: list[Finding], options: argparse.Namespace) -> None:
-    # The fixed text of stdin is on stdout already.
+def _show(
+    findings: list[Finding], checked: list[Checked], options: argparse.Namespace
+) -> None:
+    # With --fix, the fixed text of standard input is already on standard output.
     stream = sys.stderr if options.fix and STDIN in options.paths else sys.stdout
+    stream.write(_shown(findings, checked, options, wants_colour(stream)))
+
+
+def _shown(
+    findings: list[Finding],
+    checked: list[Checked],
+    options: argparse.Namespace,
+    colour: bool,
+) -> str:
     if options.statistics:
-        stream.write(statistics(findings, options.output_format == "json"))
-    else:
-        stream.write(FORMATS[options.output_format](findings))
+        return statistics(findings, options.output_format == "json")
+    if options.output_format == "text":
+        stdin = _fixed(checked[0]) if STDIN in options.paths else None
+        return text.render(findings, colour, options.quiet, stdin)
+    if options.output_format == "concise":
+        return text.concise(findings, colour, options.quiet)
+    return FORMATS[options.output_format](findings)
+
+
+def _fixed(checked: Checked) -> Source | None:
+    """The source that the findings are about."""
+    if checked.source is None or checked.fixed is None:
+        return checked.source
+    return replace(checked.source, text=checked.fixed)

@@ -1,12 +1,12 @@
-"""After assignment
+"""After assignment to a field
 
-Another array assigned to the field of a warm object. A frozen class that refuses is
-right.
+A different array is assigned to the field of a warm object. A frozen class that
+refuses is correct.
 """
 
 from cachax.lab import Measured, Way, numbers
 
-RANK = 22
+RANK = 24
 
 
 def measure(way: Way) -> Measured:

@@ -1,6 +1,7 @@
-"""Under jax.checkpoint twice, then foo.b
+"""Under jax.checkpoint twice
 
-Another transform than jit that runs the function once. One computation is enough.
+The value is read in a function under `jax.checkpoint`, twice, and then outside. One
+computation is enough.
 """
 
 from cachax.lab import Measured, Way, computations, numbers

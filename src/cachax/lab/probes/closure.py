@@ -1,7 +1,7 @@
-"""First touch in a closure, then again
+"""First read in a closure
 
-A jitted function reads the value of an object it closes over; then the value is read
-outside. What was kept in between must not be a tracer.
+A jitted function reads the value of an object it closes over, and then the value is
+read outside. A tracer must not remain on the object.
 """
 
 from cachax.lab import Measured, Way, computations, numbers

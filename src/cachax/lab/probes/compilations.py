@@ -1,7 +1,7 @@
 """Compilations, cold then warm
 
-One jitted function, called with a cold object and then with a warm one. Operations that
-are compiled by themselves have been, before the count.
+One jitted function is called with a cold object and then with a warm one. One
+compilation is enough. Operations that JAX compiles by themselves are not counted.
 """
 
 import cachax.lab

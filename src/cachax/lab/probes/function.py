@@ -1,7 +1,8 @@
-"""A free function, then twice in jit
+"""Function outside the class
 
-The norm of `a`, by a function that is no method of the class: the class may be somebody
-else's. A way that keeps no such thing has a plain function.
+The norm of `a`, computed by a function that is not a method, as for a class from
+another library: called once, then in jit twice. An approach that cannot cache it has a
+plain function.
 """
 
 from typing import Any

@@ -1,13 +1,13 @@
-"""Gradient, the object made inside
+"""Gradient, object made inside
 
-`jax.grad` of a function that makes the object and uses it.
+`jax.grad` of a function that makes the object and uses its value.
 """
 
 import jax
 
 from cachax.lab import Measured, Way, numbers
 
-RANK = 10
+RANK = 20
 
 
 def measure(way: Way) -> Measured:

@@ -1,14 +1,14 @@
-"""Gradient by a warm object
+"""Gradient with respect to a warm object
 
-A cached value that takes part as a leaf has no derivative by the array it came from:
-the gradient is zero.
+`jax.grad` of a function of an object whose value is cached. If the cached value is a
+leaf, it has no derivative with respect to the array it came from: the gradient is zero.
 """
 
 import jax
 
 from cachax.lab import Measured, Way, numbers
 
-RANK = 11
+RANK = 21
 
 
 def measure(way: Way) -> Measured:

@@ -1,8 +1,8 @@
-"""Computations in a loop of 100
+"""Loop of 100 inside jit
 
 The value is read in the body of a `fori_loop` inside a jitted function. XLA may move a
-cheap body out of the loop; one with an effect, like the count here, or a call to a
-library, like a factorisation, it leaves where it is.
+cheap body out of the loop. It does not move one that has an effect, such as the counter
+here, or that calls a library, such as a factorisation.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import jax
 
 from cachax.lab import Measured, Way, computations, numbers
 
-RANK = 42
+RANK = 9
 
 
 def measure(way: Way) -> Measured:

@@ -1,7 +1,7 @@
-"""foo.power(3), then twice in jit
+"""Method with an argument
 
-A method with an argument: the sum of third powers, which no property has. A way that
-keeps no such thing has a plain method.
+`foo.power(3)`, the sum of third powers, read once and then used in jit twice. An
+approach that cannot cache a method has a plain one.
 """
 
 from cachax.lab import Measured, Way, computations, numbers

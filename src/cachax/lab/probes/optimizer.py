@@ -1,6 +1,6 @@
 """After an optimizer step
 
-One step of gradient descent with optax on whatever this way calls its parameters.
+One step of gradient descent with optax on the parameters of a warm object.
 """
 
 import jax
@@ -8,7 +8,7 @@ import optax
 
 from cachax.lab import Measured, Way, numbers
 
-RANK = 23
+RANK = 25
 
 
 def measure(way: Way) -> Measured:

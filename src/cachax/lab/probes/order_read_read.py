@@ -1,6 +1,6 @@
-"""foo.b, foo.b
+"""Read twice
 
-Read twice outside jit. One computation is enough.
+`foo.b`, then `foo.b` again, outside jit. One computation is enough.
 """
 
 from cachax.lab import Measured, Way, computations, numbers

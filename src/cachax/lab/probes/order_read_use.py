@@ -1,6 +1,7 @@
-"""foo.b, use(foo)
+"""Read, then used in jit
 
-Read outside, then in a jitted function. One computation is enough.
+`foo.b`, then `use(foo)`, a jitted function that reads `foo.b`. One computation is
+enough.
 """
 
 from cachax.lab import Measured, Way, computations, numbers

@@ -1,6 +1,6 @@
-"""use(foo), foo.b
+"""Used in jit, then read
 
-Used in a jitted function, then read outside. One computation is enough.
+`use(foo)`, then `foo.b`. One computation is enough.
 """
 
 from cachax.lab import Measured, Way, computations, numbers

@@ -1,6 +1,6 @@
-"""use(foo), use(foo)
+"""Used in jit twice
 
-Used in a jitted function, then again. One computation is enough.
+`use(foo)`, then `use(foo)` again. One computation is enough.
 """
 
 from cachax.lab import Measured, Way, computations, numbers

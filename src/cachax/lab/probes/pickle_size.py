@@ -1,6 +1,7 @@
-"""Bytes more in the pickle when warm
+"""Extra bytes in the pickle
 
-How many bytes more a warm object takes, and whether what comes back is right.
+How many bytes more a pickled warm object takes than a cold one, and whether the value
+is correct after loading.
 """
 
 import pickle

@@ -1,11 +1,11 @@
 """After replace
 
-A copy of a warm object with another array, read and used.
+A copy of a warm object with a different array is used and read.
 """
 
 from cachax.lab import Measured, Way, numbers
 
-RANK = 20
+RANK = 22
 
 
 def measure(way: Way) -> Measured:

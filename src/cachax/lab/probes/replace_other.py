@@ -1,12 +1,12 @@
-"""After another field is replaced
+"""Unrelated field replaced
 
-A copy of a warm object with another `c`, which the value does not depend on, read and
-used. One computation is enough.
+A copy of a warm object with a different `c`, which the value does not depend on, is
+read and used. One computation is enough.
 """
 
 from cachax.lab import Measured, Way, computations, numbers
 
-RANK = 24
+RANK = 10
 
 
 def measure(way: Way) -> Measured:

@@ -1,7 +1,7 @@
-"""Arrays kept after they are dropped
+"""Memory leaked
 
-Three objects are made, read, used and let go, after a first one. What is kept for them
-must not keep them.
+Four objects are made, read, used and dropped. How many arrays of the last three are
+still in memory?
 """
 
 import gc

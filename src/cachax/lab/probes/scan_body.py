@@ -1,7 +1,7 @@
-"""First touch in a scan body
+"""First read in a scan body
 
-Inside one jitted function the value is read in a scan of three steps and once more
-after it. What was kept in between must not be a tracer of the body.
+Inside one jitted function the value is read in a scan of three steps, and once more
+after it. A tracer of the scan must not remain on the object.
 """
 
 from typing import Any

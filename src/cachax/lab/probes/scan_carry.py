@@ -1,7 +1,7 @@
-"""Warm, as the carry of a scan
+"""Warm object as scan carry
 
-A warm object is carried through three steps; each reads the value and adds one to the
-array.
+A warm object is the carry of a scan of three steps. Each step reads the value and adds
+one to the array.
 """
 
 from typing import Any

@@ -1,7 +1,6 @@
-"""Warm, under vmap
+"""Warm object under vmap
 
-A warm object whose array is a batch of two, mapped over: each example has its own
-value.
+A warm object that holds a batch of two is mapped over. Each example has its own value.
 """
 
 import jax.numpy as jnp

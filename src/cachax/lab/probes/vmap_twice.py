@@ -1,14 +1,14 @@
-"""A batch mapped over twice
+"""Batch mapped twice
 
-The value of each of two examples, asked for in a mapped function, and asked for again.
-One computation is enough: that of the whole batch.
+A function that reads the value is mapped over a batch of two, twice. One computation,
+for the whole batch, is enough.
 """
 
 import jax.numpy as jnp
 
 from cachax.lab import Measured, Way, computations, numbers
 
-RANK = 32
+RANK = 11
 
 
 def measure(way: Way) -> Measured:

@@ -1,1 +1,1 @@
-"""One way of caching in each file. A new file here is a new row in the lab."""
+"""One approach to caching in each file. A new file here is a new row in the lab."""

@@ -1,4 +1,4 @@
-"""What cachax has beside cached_property; the same for every class."""
+"""What cachax has besides cached_property; the same for every class."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import jax
 
 import cachax
 
-IDIOM: dict[str, Any] = {
+CACHAX: dict[str, Any] = {
     "power": lambda foo, n: foo.power(n),
     "function": cachax.cache,
     "jit": cachax.jit,

@@ -1,4 +1,4 @@
-"""A linen module's variables, changed and differentiated; the same for every way."""
+"""Change and differentiate a linen module's variables; the same for every approach."""
 
 from typing import Any
 
@@ -13,8 +13,9 @@ def _with(variables: Any, **changes: jax.Array) -> Any:
     return {**variables, "params": {**variables["params"], **changes}}
 
 
-IDIOM: dict[str, Any] = {
+LINEN: dict[str, Any] = {
     "a": lambda variables: variables["params"]["a"],
+    "c": lambda variables: variables["params"]["c"],
     "replace": lambda variables, a: _with(variables, a=a),
     "replace_c": lambda variables, c: _with(variables, c=c),
     "assign": lambda variables, a: variables.update(_with(variables, a=a)),

@@ -1,4 +1,4 @@
-"""How an nnx.Module is copied, changed and differentiated; the same for every way."""
+"""Copy, change and differentiate an nnx.Module; the same for every approach."""
 
 from typing import Any
 
@@ -41,12 +41,13 @@ def with_parameters(foo: Any, state: Any) -> Any:
     return foo
 
 
-IDIOM: dict[str, Any] = {
+NNX: dict[str, Any] = {
     "jit": nnx.jit,
     "vmap": nnx.vmap,
     "checkpoint": nnx.remat,
     "gradient": lambda fun, foo: nnx.grad(fun)(foo),
     "a": array,
+    "c": lambda foo: get(foo.c),
     "assign": lambda foo, a: put(foo.a, a),
     "replace": replace,
     "replace_c": replace_c,

@@ -1,6 +1,6 @@
-"""Computed by hand beforehand, and passed in
+"""Computed by hand, and passed in
 
-The fastest there is. Nothing ties `b` to `a`: who changes the one must remember the
+The fastest approach. Nothing ties `b` to `a`: whoever changes one must remember the
 other.
 """
 

@@ -1,6 +1,6 @@
 """cachax.cached_property, registered dataclass
 
-The plainest class there is, and the only thing installed is JAX.
+A plain class. Only JAX is installed.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import jax
 import cachax
 from cachax.lab import Way, derive
 
-from ._cachax import IDIOM
+from ._cachax import CACHAX
 
 
 @dataclasses.dataclass
@@ -29,4 +29,4 @@ class Foo:
 
 jax.tree_util.register_dataclass(Foo, data_fields=["a", "c"], meta_fields=[])
 
-way = Way(Foo, **IDIOM)
+way = Way(Foo, **CACHAX)

@@ -9,7 +9,7 @@ import jax
 import cachax
 from cachax.lab import Way, derive
 
-from ._cachax import IDIOM
+from ._cachax import CACHAX
 
 
 class Foo(eqx.Module):
@@ -29,5 +29,5 @@ way = Way(
     Foo,
     replace=lambda foo, a: eqx.tree_at(lambda f: f.a, foo, a),
     replace_c=lambda foo, c: eqx.tree_at(lambda f: f.c, foo, c),
-    **IDIOM | {"checkpoint": cachax.lift(eqx.filter_checkpoint)},
+    **CACHAX | {"checkpoint": cachax.lift(eqx.filter_checkpoint)},
 )

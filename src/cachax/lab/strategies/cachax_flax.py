@@ -1,8 +1,7 @@
 """cachax.cached_property, flax PyTreeNode
 
-The value is kept beside the object, at the object's own trace level, and carried into
-the compiled function as one more input. The class is not frozen, so fields can be
-assigned.
+The value is not part of the tree. It is passed to the compiled function as an
+additional input. The class is not frozen, so fields can be assigned.
 """
 
 import flax.struct
@@ -11,7 +10,7 @@ import jax
 import cachax
 from cachax.lab import Way, derive
 
-from ._cachax import IDIOM
+from ._cachax import CACHAX
 
 
 class Foo(flax.struct.PyTreeNode, frozen=False):
@@ -27,4 +26,4 @@ class Foo(flax.struct.PyTreeNode, frozen=False):
         return derive(self.a, n)
 
 
-way = Way(Foo, **IDIOM)
+way = Way(Foo, **CACHAX)

@@ -1,7 +1,7 @@
 """cachax.cached_property, nnx.Module
 
-The worst case of functools, and nothing special here. `cachax.jit` stands for
-`jax.jit`: unlike `nnx.jit`, it brings no Variable out that was written to inside.
+As on any other class. `cachax.jit` replaces `jax.jit`: unlike `nnx.jit`, it does not
+return changes to a Variable made inside.
 """
 
 import jax
@@ -10,9 +10,8 @@ from flax import nnx
 import cachax
 from cachax.lab import Way, derive
 
-from ._cachax import IDIOM
-from ._nnx import IDIOM as NNX
-from ._nnx import get
+from ._cachax import CACHAX
+from ._nnx import NNX, get
 
 if not hasattr(nnx, "Pytree"):
     raise ImportError("an nnx.Module is a pytree since flax 0.12")
@@ -32,4 +31,4 @@ class Foo(nnx.Module):
         return derive(get(self.a), n)
 
 
-way = Way(Foo, **NNX | IDIOM)
+way = Way(Foo, **NNX | CACHAX)

@@ -1,7 +1,7 @@
-"""A hand-made cache field, flax PyTreeNode
+"""Hand-made cache field, flax PyTreeNode
 
-Scenario 2 of the published experiment. The value is a leaf: it goes into jit, and is
-replaced, mapped, differentiated and optimized as if it were data.
+Scenario 2 of the published experiment. The value is a leaf: it is passed into jit, and
+it is replaced, mapped, differentiated and optimized as if it were data.
 """
 
 import flax.struct

@@ -1,7 +1,7 @@
-"""A hand-made cache field, the object returned
+"""Hand-made cache field, object returned
 
-The value comes out of jit as well, if every caller goes on with what it got back. All
-else is as with the field alone.
+As with the field alone, and the value comes out of jit as well, if every caller
+continues with the returned object.
 """
 
 import flax.struct

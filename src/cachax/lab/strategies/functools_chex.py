@@ -1,8 +1,8 @@
 """functools.cached_property, chex.dataclass
 
 chex flattens the instance `__dict__` and rebuilds the declared fields: the value goes
-in as one more leaf and does not come out. A warm object is another tree than a cold
-one.
+in as an additional leaf and does not come out. A warm object has a different tree
+structure than a cold one.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """functools.cached_property, registered dataclass
 
-As on a flax node, and the class is not frozen: a field that is assigned leaves the old
-value in the `__dict__`.
+As on a flax node. The class is not frozen: the old value stays in the `__dict__` after
+an assignment to a field.
 """
 
 import dataclasses

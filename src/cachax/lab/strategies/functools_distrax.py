@@ -1,4 +1,4 @@
-"""functools.cached_property, a distrax Jittable
+"""functools.cached_property, distrax Jittable
 
 distrax flattens the instance `__dict__`: the value becomes a leaf, as on a chex
 dataclass.

@@ -1,7 +1,8 @@
 """functools.cached_property, equinox.Module
 
-Kept in the instance `__dict__`, as on a flax node. equinox 0.13 notices that there is
-something in it that is no field: a warm object is another tree than a cold one.
+The value is in the instance `__dict__`, as on a flax node. equinox 0.13 treats entries
+that are not fields as part of the tree: a warm object has a different tree structure
+than a cold one.
 """
 
 import functools

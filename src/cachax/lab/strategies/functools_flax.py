@@ -1,7 +1,7 @@
 """functools.cached_property, flax PyTreeNode
 
-The value is kept in the instance `__dict__`. JAX rebuilds the object from its fields at
-every boundary, and the `__dict__` stays behind. A tracer that gets in stays there.
+The value is in the instance `__dict__`. JAX rebuilds the object from its fields at
+every jit boundary, without the `__dict__`. A tracer that is stored there stays there.
 """
 
 import functools

@@ -1,7 +1,6 @@
-"""functools.cached_property over @jax.jit, flax PyTreeNode
+"""functools.cached_property over jax.jit, flax PyTreeNode
 
-Scenario 1 of the published experiment. The body is compiled, so it is fast to run
-again; and it is run again.
+Scenario 1 of the published experiment. The body is compiled, and runs at every call.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """functools.cached_property, nnx.Module under nnx.jit
 
-What is in the `__dict__` and is no Variable counts as static: the first value is baked
-into the compiled program, and no gradient flows through it.
+An entry of the `__dict__` that is not a Variable is static: the first value becomes a
+constant of the compiled program, and no gradient flows through it.
 """
 
 import functools
@@ -11,7 +11,7 @@ from flax import nnx
 
 from cachax.lab import Way, derive
 
-from ._nnx import IDIOM, get
+from ._nnx import NNX, get
 
 
 class Foo(nnx.Module):
@@ -24,4 +24,4 @@ class Foo(nnx.Module):
         return derive(get(self.a))
 
 
-way = Way(Foo, **IDIOM)
+way = Way(Foo, **NNX)

@@ -1,7 +1,7 @@
 """Computed in __init__ into a field, equinox.Module
 
-Always there, and a leaf like any other: right until the field it came from is replaced,
-mapped or optimized. An argument of a method is not known yet when it is made.
+Always available, and an ordinary leaf: correct until the field it came from is
+replaced, mapped or optimized. The argument of a method is not known in `__init__`.
 """
 
 import equinox as eqx

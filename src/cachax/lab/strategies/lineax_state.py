@@ -1,7 +1,7 @@
 """lineax: init, then state=
 
-By hand, with the right derivatives: lineax differentiates the solution, not the state.
-Whether the state belongs to the operator is not checked.
+By hand, with correct derivatives: lineax differentiates the solution, not the state.
+lineax does not check that the state belongs to the operator.
 """
 
 from typing import Any, NamedTuple

@@ -1,7 +1,7 @@
 """Flax linen: sow, and read back
 
-`sow` is made for taking values out of a module. Read back, it is a variable that was
-never checked against the parameters.
+`sow` takes values out of a module. Read back, the value is a variable that is never
+checked against the parameters.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import jax
 
 from cachax.lab import Way, derive
 
-from ._linen import IDIOM, new
+from ._linen import LINEN, new
 
 
 class Foo(nn.Module):
@@ -30,4 +30,4 @@ def power(variables: Any, n: int = 2) -> Any:
     return value, {**variables, **changed}
 
 
-way = Way(new, visit=power, visit_power=power, **IDIOM)
+way = Way(new, visit=power, visit_power=power, **LINEN)

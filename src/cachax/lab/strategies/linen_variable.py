@@ -1,7 +1,7 @@
-"""Flax linen: a variable in its own collection
+"""Flax linen: variable in its own collection
 
-The variables are passed in and handed back by every `apply`. They are computed once,
-and stay as they are when the parameters change.
+Every `apply` takes the variables and returns them. They are computed once, and do not
+change when the parameters do.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import jax
 
 from cachax.lab import Way, derive
 
-from ._linen import IDIOM, new
+from ._linen import LINEN, new
 
 
 class Foo(nn.Module):
@@ -27,4 +27,4 @@ def power(variables: Any, n: int = 2) -> Any:
     return value, {**variables, **changed}
 
 
-way = Way(new, visit=power, visit_power=power, **IDIOM)
+way = Way(new, visit=power, visit_power=power, **LINEN)

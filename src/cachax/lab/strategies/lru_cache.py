@@ -1,7 +1,7 @@
 """functools.lru_cache on a method
 
-A table for the whole class, keyed by the object: it keeps the last 128 objects alive,
-traced ones too, and nobody asks whether an object has changed.
+One table for the whole class, with the object as its key: it keeps the last 128 objects
+alive, traced ones too, and does not detect that an object has changed.
 """
 
 import dataclasses

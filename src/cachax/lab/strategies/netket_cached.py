@@ -1,6 +1,6 @@
 """netket: property_cached(pytree_node=True)
 
-A hand-made field, well made: `replace` forgets the value. As a leaf it is still mapped,
+A hand-made field that `replace` clears. The value is still a leaf: it is mapped,
 batched and differentiated as if it were data.
 """
 

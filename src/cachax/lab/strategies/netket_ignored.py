@@ -1,7 +1,7 @@
 """netket: property_cached(pytree_ignore=True)
 
-Kept on the object and left out of the tree: never stale, never wrong, and dropped at
-every boundary of a trace.
+The value is on the object and not in the tree: never stale, and dropped at every jit
+boundary.
 """
 
 import jax

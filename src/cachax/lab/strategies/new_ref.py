@@ -1,8 +1,8 @@
-"""A jax.new_ref slot, filled at the first read
+"""jax.new_ref slot, filled at the first read
 
-JAX's own mutable cell goes in and out of jit. Whether it is filled is known at run time
-only, so it takes a `cond`, and JAX neither differentiates nor maps a `cond` that writes
-to a cell.
+JAX's own mutable reference goes in and out of jit. Whether it is filled is known at run
+time only, so reading it takes a `cond`, and JAX neither differentiates nor maps a
+`cond` that writes to a reference.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
-"""An nnx.Cache variable under nnx.jit
+"""nnx.Cache variable under nnx.jit
 
-nnx.jit brings changed variables in and out, so the value is kept. It is state like any
-other: nothing ties it to the parameters it came from.
+nnx.jit takes changed variables in and out, so the value is kept. It is ordinary state:
+nothing ties it to the parameters it came from.
 """
 
 import jax
@@ -9,7 +9,7 @@ from flax import nnx
 
 from cachax.lab import Way, derive
 
-from ._nnx import IDIOM, get, put
+from ._nnx import NNX, get, put
 
 
 class Foo(nnx.Module):
@@ -31,4 +31,4 @@ class Foo(nnx.Module):
         return get(self.powers)[n]
 
 
-way = Way(Foo, power=Foo.power, **IDIOM)
+way = Way(Foo, power=Foo.power, **NNX)

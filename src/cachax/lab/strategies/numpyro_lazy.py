@@ -1,7 +1,7 @@
 """numpyro: lazy_property
 
-functools' idea, except that a tracer is never kept: nothing leaks, and nothing that was
-computed in a trace is there afterwards.
+Like functools, except that a tracer is never stored: nothing leaks, and a value that
+was computed in a trace is lost afterwards.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""numpyro: lazy_property among the fields of the tree
+"""numpyro: lazy_property as a field of the tree
 
-A value that is there travels into jit as a leaf, and is mapped, differentiated and
-optimized as if it were data.
+A cached value is passed into jit as a leaf. It is mapped, differentiated and optimized
+as if it were data.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Static self: jax.jit(static_argnums=0)
 
-The object itself reaches the traced function, with what is cached on it; its arrays are
-constants of the program, and a value first computed in there is a tracer.
+The traced function gets the object itself, with its cached values. The arrays are
+constants of the program, and a value that is first computed inside is a tracer.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""How findings are written: a file for each format, with a function `render`."""
+"""The output formats: a function for each, in a file of its kind."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,6 +7,7 @@ from . import github, json, sarif, text
 
 FORMATS: dict[str, Callable[[Sequence[Finding]], str]] = {
     "text": text.render,
+    "concise": text.concise,
     "json": json.render,
     "github": github.render,
     "sarif": sarif.render,
