@@ -39,8 +39,8 @@ examples: $(NEWEST)/.ready  ## run them in full; their plots are in examples/
 notebooks: $(NEWEST)/.ready  ## the same, and make the notebooks in docs/examples anew
 	$(NEWEST)/bin/python docs/notebooks.py
 
-picture: $(NEWEST)/.ready  ## draw the README's picture anew
-	$(NEWEST)/bin/cachax lab --svg docs/lab.svg
+picture: $(NEWEST)/.ready  ## draw the pictures of the lab again
+	$(NEWEST)/bin/cachax lab --svg docs/lab.svg --summary docs/lab-small.svg
 
 pages: $(NEWEST)/.ready  ## write the pages of the lint rules into docs/lint.md anew
 	$(NEWEST)/bin/python -m cachax.lint._page docs/lint.md

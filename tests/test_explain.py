@@ -147,6 +147,7 @@ def test_how_it_reads() -> None:
     def predict(p: Process, q: float) -> Any:  # no other test has compiled it
         return q * jnp.sum(p.weights)
 
+    predict.__qualname__ = "predict"
     text = str(cachax.explain(cachax.jit(predict), process(), 2.0))
     first, second, third, *_ = text.splitlines()
     assert (first, second) == ("predict", "  p")

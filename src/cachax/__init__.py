@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from ._check.verify import verify as verify
+    from ._core.function import cache as cache
+    from ._core.method import cached_method as cached_method
     from ._core.property import cached_property as cached_property
     from ._errors import CachaxError as CachaxError
     from ._errors import LeakedTracerError as LeakedTracerError
@@ -15,20 +18,17 @@ if TYPE_CHECKING:
     from ._errors import UnhashableArgumentError as UnhashableArgumentError
     from ._errors import UnhashableValueError as UnhashableValueError
     from ._errors import UnknownPropertyError as UnknownPropertyError
-    from ._report.explain import explain as explain
-    from ._core.function import cache as cache
     from ._jit.jit import jit as jit
     from ._jit.lift import lift as lift
-    from ._core.method import cached_method as cached_method
-    from ._report.record import record as record
-    from ._report.report import Report as Report
     from ._jit.verbs import cached as cached
     from ._jit.verbs import clear as clear
     from ._jit.verbs import is_cached as is_cached
     from ._jit.verbs import preset as preset
     from ._jit.verbs import warm as warm
-    from ._check.verify import verify as verify
     from ._jit.vmap import vmap as vmap
+    from ._report.explain import explain as explain
+    from ._report.record import record as record
+    from ._report.report import Report as Report
 else:
     # The same, on first use: `cachax lint` works where JAX is not installed.
     _HOMES = {

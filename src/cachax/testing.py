@@ -30,15 +30,15 @@ from ._check.alike import is_floating
 from ._check.alike import looks as looks
 from ._check.alike import variants as variants
 from ._check.compare import Tolerance, difference
-from ._compat import is_jitted
-from ._core.computed import Computed
-from ._errors import CachaxError, NotKeptWarning, StaleValueError, UnknownPropertyError
-from ._core.slots import is_pytree
 from ._check.globals import function_of, globals_of
 from ._check.laws import AFRESH, GLOBAL, ITSELF, TRIALS, Trial
-from ._core.memo import keys_of
 from ._check.shown import shown
+from ._compat import is_jitted
+from ._core.computed import Computed
+from ._core.memo import keys_of
+from ._core.slots import is_pytree
 from ._core.watch import watching
+from ._errors import CachaxError, NotKeptWarning, StaleValueError, UnknownPropertyError
 
 _NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 

@@ -16,7 +16,6 @@ from .recent import Recent
 from .uses import (
     UNKNOWN,
     Learned,
-    Traced,
     Uses,
     compute,
     learn,
@@ -64,7 +63,7 @@ class Computed(Key):
             return value
         inputs = None if traces_in(obj) else inputs_of(obj)
         record = None if inputs is None else self.record(inputs)
-        if record is None:
+        if record is None or inputs is None:
             return default
         return record.template.fill(self._used(inputs))
 
@@ -267,15 +266,15 @@ class Table:
             is_same = other is key and holds(uses, inputs, its, self)
             if is_same and may_be_kept(value, obj):
                 return value
-        uses = None
+        learned: Uses | None = None
         for argument, is_shared in self.arguments:
             if type(argument) is type(obj) and argument is not obj and is_shared(key):
-                its = inputs_of(argument)
-                if its is None or its.statics != inputs.statics:
+                found = inputs_of(argument)
+                if found is None or found.statics != inputs.statics:
                     continue
-                if uses is None:
-                    uses = key.learn(obj, inputs)
-                if holds(uses, inputs, its, self):
+                if learned is None:
+                    learned = key.learn(obj, inputs)
+                if holds(learned, inputs, found, self):
                     return key.read(argument)
         return NOT_PROVIDED
 

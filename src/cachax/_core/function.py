@@ -150,9 +150,9 @@ class CachedFunction(Generic[P, R]):
                 keywords = {k: x for k, x in given.items() if isinstance(k, str)}
                 return fun(*(given[i] for i in numbers), **keywords)
 
-            body = carrying_body(body) if is_jitted(fun) else body
+            carried = carrying_body(body) if is_jitted(fun) else body
             key = self._keys[identity] = FunctionKey(
-                self, identity, self._name(statics), body
+                self, identity, self._name(statics), carried
             )
             if all(isinstance(x, ATOMS) for x in statics.values()):
                 self._keys_of_atoms[identity] = key  # with what it has learned

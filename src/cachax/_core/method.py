@@ -144,9 +144,11 @@ class CachedMethod(Source, Generic[P, R]):
     def _unhashable(self, obj: Any, bound: inspect.BoundArguments) -> Exception:
         owner = f"{type(obj).__qualname__}.{self.attrname}"
         _, *arguments = bound.arguments.items()
-        for name, argument in arguments:
-            if not is_hashable(static_identity(argument)) or _has_arrays(argument):
-                break
+        (name, argument), *_ = [
+            (name, x)
+            for name, x in arguments
+            if not is_hashable(static_identity(x)) or _has_arrays(x)
+        ]
         return UnhashableArgumentError(owner, name, argument, _has_arrays(argument))
 
     def _new_key(self, identity: Any, args: Any, kwargs: Any) -> CallKey:

@@ -75,7 +75,7 @@ class cached_property(Computed, Source, Generic[T_co]):
     # pydantic takes an attribute without annotation, and an assignment on a frozen
     # model, only for what functools has. For attrs it must not be that: it replaces
     # the cached properties of functools in classes with slots.
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         if self.attrname is None:
             return _FromFunctools
@@ -93,12 +93,17 @@ class cached_property(Computed, Source, Generic[T_co]):
         if instance is None:
             return self
         memo = memos.get(id(instance))  # `memo_of`, without the cost of a call
-        if memo is not None and memo() is instance and memo.holds(instance):
-            if memo.changes == Changes.count and memo.settings == settings():
-                try:
-                    return memo.values[self]
-                except KeyError:
-                    pass
+        if (
+            memo is not None
+            and memo() is instance
+            and memo.holds(instance)
+            and memo.changes == Changes.count
+            and memo.settings == settings()
+        ):
+            try:
+                return memo.values[self]
+            except KeyError:
+                pass
         return self.read(instance)
 
     # With functools, `obj.p = v` and `del obj.p` work on the instance `__dict__`,

@@ -25,7 +25,6 @@ from .fields import (
     walk_fields,
 )
 
-
 _BUFFERS = (bytearray, memoryview, array)
 
 

@@ -49,7 +49,7 @@ class Uses:
     is_host: bool = False
     """Whether the body can't be traced."""
     reads: tuple[Any, ...] = ()
-    """The cached values that the body reads, and whether they are of the same object."""
+    """The cached values that the body reads, and whether they are of this object."""
     fingerprint: Any = None
     """Equal if a body does the same with the arrays: then a Python number, or the order
     of a dictionary, makes no difference."""
@@ -87,7 +87,7 @@ _BY_NUMBER: Any = object()
 
 
 class Learned:
-    """The uses of one property, by the static parts, shapes and dtypes of its object."""
+    """The uses of one property, by the static parts and shapes of its object."""
 
     def __init__(self, table: dict[Any, Any]) -> None:
         self._table = table
@@ -96,7 +96,7 @@ class Learned:
         found = self._table.get(inputs.exactly)
         if found is _BY_NUMBER:
             found = self._table.get((inputs.exactly, _all_bits(inputs)))
-        return found  # type: ignore[no-any-return]
+        return found
 
     def put(self, inputs: Inputs, uses: Uses, by_number: bool) -> None:
         if by_number:
@@ -342,6 +342,8 @@ class Reading:
         return self._as_inputs(value)
 
     def _as_inputs(self, value: Any) -> Any:
+        leaves: list[Any]
+        structure: Any
         leaves, structure = jax.tree.flatten(value)
         visible = {*map(id, leaves)}
         if any(isinstance(x, _ARRAYS) and id(x) not in visible for x in walk(value)):

@@ -36,9 +36,9 @@ from .._compat import (
 from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import Table, tables
-from .._core.inputs import NUMBERS, bits_of, inputs_of, look_of
-from .._core.levels import traces_in
 from .._core.fields import instance_dict
+from .._core.inputs import NUMBERS, bits_of, look_of
+from .._core.levels import traces_in
 from .._core.memo import keys_of, memo_of, note_entries
 from .._core.recent import Recent
 from .._core.slots import layout_of
@@ -129,7 +129,7 @@ class Entry:
             self.is_open = [may_get_fields(obj) for obj in objects]
         args, kwargs = function.options.static.put_back(tree, statics or ())
         donated = function.options.donated_leaves(args, kwargs)
-        self.pick_donated = picking(donated) if donated else None
+        self.pick_donated = picking(donated)
         kept = [i for i in range(structure.num_leaves) if i not in donated]
         self.pick_kept = picking(kept)
         self.donated = donated
@@ -242,9 +242,9 @@ class Entry:
         """The values for these leaves; None if one of them is not known."""
         if self.settings != settings() or self.by_object:
             return None
-        if self.read_statics is not None:
-            if self.static_bits != [*map(static_identity, self.read_statics(tree))]:
-                return None
+        read = self.read_statics
+        if read and self.static_bits != [*map(static_identity, read(tree))]:
+            return None
         values: list[Any] = []
         forms = self.program.forms
         for need, form in zip(self.needs, forms, strict=True):
@@ -278,7 +278,7 @@ class Entry:
 
 
 def _removing(ready: dict[Any, Any], key: Any) -> Callable[[], None]:
-    return lambda: ready.pop(key, None)  # type: ignore[return-value]
+    return lambda: ready.pop(key, None)
 
 
 def _no_key(leaves: list[Any], tree: Any) -> Any:
@@ -361,7 +361,7 @@ def _compile(program: Program, entry: Entry) -> Any:
 
     def run(_cached_values: Any, _leaves_: Any, _leaves_donated: Any = ()) -> Any:
         values, leaves, given = _cached_values, _leaves_, _leaves_donated
-        demand = _running.demand
+        demand: Any = _running.demand
         if donated:
             leaves = _in_order(kept, leaves, donated, given)
         is_mine = demand is not None and _running.program is program
@@ -591,7 +591,8 @@ class Function:
         """An object that is returned as it is keeps the values that were assigned."""
         for place, slot in program.returned:
             owner = objects[slot]
-            for key in keys_of(type(owner)).values():
+            keys: Any = keys_of(type(owner)).values()
+            for key in keys:
                 if key.was_supplied and key.is_supplied(owner):
                     layout: Any = layout_of((out,))
                     new = layout.objects((out,))[place]

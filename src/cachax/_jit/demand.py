@@ -18,9 +18,9 @@ from .._core.fields import is_frozen
 from .._core.inputs import NUMBERS, Copy, Inputs, inputs_of
 from .._core.levels import traces_in
 from .._core.memo import NOT_PROVIDED, Key, may_have_values, memo_of
-from .._core.sources import names_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
+from .._core.sources import names_of
 from .._core.uses import Uses
 from .._core.values import Form, Packed, has_hidden_arrays, pack
 
@@ -51,7 +51,7 @@ class Value:
     """The values that the body read in its turn: keys and positions; None if they are
     of other objects."""
     is_supplied: bool = False
-    """Whether the user put it there: it doesn't hold for others with the same arrays."""
+    """Whether the user put it there: it doesn't hold for others with its arrays."""
     own: tuple[Any, ...] = ()
     """The arrays at these positions, which may be in the value."""
 
@@ -242,10 +242,11 @@ class Demand:
 
     def sharing(self) -> list[Callable[[Key], bool]]:
         """For each object: whether a value of it holds for others with its arrays."""
-        return [
-            lambda key, owner=owner: not (key.was_supplied and key.is_supplied(owner))
-            for owner in self._objects.values()
-        ]
+
+        def sharing(owner: Any) -> Callable[[Any], bool]:
+            return lambda key: not (key.was_supplied and key.is_supplied(owner))
+
+        return [*map(sharing, self._objects.values())]
 
     def in_order(self) -> Answers:
         """The answers by slot and by the definition of the property, not by first use:
@@ -452,7 +453,8 @@ def _has_all_statics(obj: Any, marks: Any, structure: Any, count: int) -> bool:
     for number in range(count):
         try:
             copy = _marked(obj, marks, (number, _Mark(number)))
-            if jax.tree.structure(copy.obj) == structure:
+            changed: Any = jax.tree.structure(copy.obj)
+            if changed == structure:
                 return False
         except Exception:  # the class makes use of this part: it is not dropped
             continue

@@ -17,9 +17,9 @@ from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
 from .._core.inputs import inputs_of
 from .._core.levels import traces_in
-from .._core.memo import Key, memo_of
-from .._core.sources import names_of
+from .._core.memo import memo_of
 from .._core.slots import layout_of
+from .._core.sources import names_of
 from .._core.values import NUMPY, Packed, Template, pack, template_of
 
 
@@ -27,7 +27,7 @@ from .._core.values import NUMPY, Packed, Template, pack, template_of
 class Brought:
     """A value that comes out with an object."""
 
-    key: Key
+    key: Computed
     statics: Any
     packed: Packed
     positions: tuple[int, ...]
@@ -154,7 +154,8 @@ def _supplied(objects: Sequence[Any]) -> list[tuple[Brought, tuple[Any, ...]]]:
     """Values that the function itself supplied (`preset`) for objects it returns."""
     found = []
     for number, obj in enumerate(objects):
-        for key in memo_of(obj).supplied:
+        keys: Any = memo_of(obj).supplied
+        for key in keys:
             packed = pack(key.peek(obj, None), key.of(obj))
             if packed is not None:
                 about = Brought(
@@ -258,6 +259,8 @@ def _take_traced(
                 continue
             memo.keep(each.key, value)
             inputs = inputs_of(objects[each.number])
-            uses = None if inputs is None else each.key.learned.get(inputs)
-            if table is not None and uses is not None:
+            if table is None or inputs is None:
+                continue
+            uses = each.key.learned.get(inputs)
+            if uses is not None:
                 table.records.append((each.key, inputs, uses, value))

@@ -12,9 +12,9 @@ from .._core.computed import MISSING
 from .._core.inputs import CannotRebuildError, Copy, inputs_of
 from .._core.levels import level_of, traces_in
 from .._core.memo import Key, keys_of, memo_of
-from .._core.sources import sources_of
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
+from .._core.sources import sources_of
 from .._errors import UnknownPropertyError
 from .vmap import BatchKey
 
