@@ -201,30 +201,45 @@ def records_of(array: Any) -> list[Record]:
 def follow(pairs: Sequence[tuple[int, Any]]) -> None:
     """Let values follow their arrays through a function that returns them unchanged.
 
-    `pairs` has the ids of arrays that went in, and the arrays they came out as.
+    `pairs` has the ids of arrays that went in, and the arrays they came out as. This is
+    done in every step of a training loop.
     """
-    if not any(each in _arrays for each, _ in pairs):
-        return
-    outputs: dict[int, list[Any]] = {}
+    several: dict[int, Record] = {}
     for each, array in pairs:
-        outputs.setdefault(each, []).append(array)
-    done: set[int] = set()
-    for each in outputs:
         ref = _arrays.get(each)
         for record in () if ref is None else [*ref.records]:
-            if id(record) in done:
-                continue
-            done.add(id(record))
-            if not record.ids:
-                _add(record, outputs[each])
-                continue
+            if len(record.ids) == 1:
+                _follow(record, (array,))
+            elif record.ids:
+                several[id(record)] = record
+            else:
+                _add(record, (array,))
+    if several:
+        outputs: dict[int, list[Any]] = {}
+        for each, array in pairs:
+            outputs.setdefault(each, []).append(array)
+        for record in several.values():
             came = [outputs.get(i, ()) for i in record.ids]
             if all(came):
                 for n in range(max(map(len, came))):
-                    arrays = [outs[min(n, len(outs) - 1)] for outs in came]
-                    copy = put(record.key, arrays, record.statics, record.template)
-                    copy.packed = record.packed
-                    copy.fingerprint = record.fingerprint
+                    _follow(record, [outs[min(n, len(outs) - 1)] for outs in came])
+
+
+def _follow(record: Record, arrays: Sequence[Any]) -> None:
+    copy = Record.__new__(Record)
+    copy.key, copy.statics, copy.template = record.key, record.statics, record.template
+    copy.packed, copy.fingerprint = record.packed, record.fingerprint
+    copy.ids = ids = (*map(id, arrays),)
+    copy.group = None if record.group is None else (record.group[0], ids)
+    copy.holders = 0
+    place = (copy.key, ids)
+    if copy.group is not None or place in _records:
+        _add(copy, arrays)
+        return
+    _records[place] = (copy,)
+    for array in arrays:
+        ref_of(array).records.append(copy)
+        copy.holders += 1
 
 
 def size() -> int:

@@ -117,6 +117,7 @@ class Entry:
         self.function = weakref.ref(function)
         self.structure = structure
         self.statics = statics
+        self.keeps_programs = function.keeps_programs
         self.layout = layout_of(tree)
         self.maps: list[Map | None] = []
         self.is_open: list[bool] = []
@@ -141,6 +142,7 @@ class Entry:
         """Whether a value belongs to an object, so that its arrays don't find it."""
         self.needs: tuple[Need, ...] = ()
         self.program: Any = None
+        """The one that the last call took; None if it can't be relied on."""
         self.settings: Any = None
         """Of the last call that was looked at closely."""
         self.ready: dict[Any, Ready] = {}
@@ -165,7 +167,8 @@ class Entry:
 
     def expect(self, needs: tuple[Need, ...], program: Any) -> None:
         """Calls like this one use these values."""
-        self.program, self.settings = program, settings()
+        is_kept = self.keeps_programs
+        self.program, self.settings = program if is_kept else None, settings()
         self.needs = needs
         positions = {*self.positions, *chain.from_iterable(n.positions for n in needs)}
         numbers = {*self.numbers, *chain.from_iterable(n.numbers for n in needs)}
@@ -240,7 +243,7 @@ class Entry:
 
     def look_up(self, leaves: list[Any], tree: Any) -> Any:
         """The values for these leaves; None if one of them is not known."""
-        if self.settings != settings() or self.by_object:
+        if self.program is None or self.by_object or self.settings != settings():
             return None
         read = self.read_statics
         if read and self.static_bits != [*map(static_identity, read(tree))]:
@@ -260,16 +263,11 @@ class Entry:
             values += packed.arrays
         return values
 
-    def keep(self, leaves: list[Any], tree: Any, values: Any) -> None:
-        """Have the values for these arrays ready, as long as the arrays are there."""
-        key = self.key_of(leaves, tree)
-        if key is None:
-            return
+    def keep(self, leaves: list[Any], tree: Any, key: Any, values: Any) -> None:
+        """Have the values for these arrays ready, as long as the arrays are there. Only
+        if they are used twice: in a loop they are new in every step."""
         ready, arrays = self.ready, picking(self.positions)(leaves)
         if not all(isinstance(x, jax.Array) for x in arrays):
-            return
-        if self.positions and key != self.last:  # only if it is called twice
-            self.last = key
             return
         held = self.read_statics(tree) if self.read_statics else ()
         ready[key] = Ready(self.program, values, held)
@@ -487,17 +485,35 @@ class Function:
         key = structure if statics is None else (structure, statics)
         if statics is not None and not is_hashable(statics):
             return plain(*args, **kwargs)
-        is_incomplete = False
         try:
             entry = self.entries.get(key)
             if entry is None:
                 entry = self.entries[key] = Entry(self, tree, structure, statics)
         except Exception:  # as above
             return plain(*args, **kwargs)
+        key = entry.key_of(leaves, tree)
+        return self.call_entry(entry, tree, leaves, key, plain, args, kwargs)
+
+    def call_entry(
+        self,
+        entry: Entry,
+        tree: Any,
+        leaves: list[Any],
+        key: Any,
+        plain: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
+        """A call with arguments of a known structure: with values that are known for
+        these arrays, or that are to be computed."""
+        is_incomplete = False
         try:
-            result = self._call_known(entry, tree, leaves)
-            if result is _UNKNOWN:
-                result = self._call_learning(entry, tree, leaves)
+            values = entry.look_up(leaves, tree)
+            if values is not None:
+                out = self._call_known(entry, tree, leaves, key, values)
+                if out is not _UNKNOWN:
+                    return out
+            return self._call_learning(entry, tree, leaves)
         except NewSubject:
             if tables.running:  # further out they must be found first
                 raise
@@ -505,30 +521,28 @@ class Function:
         except Exception as error:
             if not names_arguments(error):
                 raise
-        else:
-            return result
         if is_incomplete:  # not in there, or errors would seem to come of it
             return self.call(plain, args, kwargs)
         # JAX's message names the leaves of a flat list: have it name the arguments. If
         # it works (a donated buffer was also part of a value), all the better.
         return plain(*args, **kwargs)
 
-    def _call_known(self, entry: Entry, tree: Any, leaves: list[Any]) -> Any:
-        """With values that are known for these arrays."""
-        if entry.program is None or not self.keeps_programs:
-            return _UNKNOWN
-        values = entry.look_up(leaves, tree)
-        if values is None:
-            return _UNKNOWN
+    def _call_known(
+        self, entry: Entry, tree: Any, leaves: list[Any], key: Any, values: Any
+    ) -> Any:
+        program = entry.program
         try:
-            out = _run(entry, entry.program, values, leaves)
+            out = _run(entry, program, values, leaves)
         except Unprepared:
-            forget_failed_traces(entry.program.call)
+            forget_failed_traces(program.call)
             entry.mistaken = True
             return _UNKNOWN
         entry.new_in_a_row = 0
-        entry.keep(leaves, tree, values)
-        self.took(entry, tree, entry.program.asks)
+        if key is not None and (key == entry.last or not entry.positions):
+            entry.keep(leaves, tree, key, values)
+        else:
+            entry.last = key
+        self.took(entry, tree, program.asks)
         return out
 
     def _call_learning(self, entry: Entry, tree: Any, leaves: list[Any]) -> Any:
@@ -582,7 +596,9 @@ class Function:
         entry.new_in_a_row = entry.new_in_a_row + 1 if computed else 0
         if not any(isinstance(x, Tracer) for x in leaves):
             entry.note(answers, program, traced, leaves, tree)
-            entry.keep(leaves, tree, values)
+            entry.last = entry.key_of(leaves, tree)
+            if not entry.positions and entry.last is not None:
+                entry.keep(leaves, tree, entry.last, values)
             self._pass_on_supplied(program, objects, out)
         self.took(entry, tree, program.asks)
         return out

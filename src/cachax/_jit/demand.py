@@ -426,10 +426,8 @@ def map_of(obj: Any, start: int) -> Map | None:
     numbers = {i for i, _ in inputs.numbers}
     for i in missing:  # a number may be a static part
         others = [_Mark(j) if j == i else mark for j, mark in enumerate(marks)]
-        if (
-            i not in numbers
-            or jax.tree.structure(_marked(obj, others).obj) == structure
-        ):
+        changed: Any = jax.tree.structure(_marked(obj, others).obj)
+        if i not in numbers or changed == structure:
             return None
     return Map([found.get(i) for i in range(len(marks))], _fields(inputs))
 

@@ -158,16 +158,21 @@ def jitted(
             if state.static:
                 tree, statics = state.static.take_out(args, kwargs)
                 leaves, structure = tree_flatten(tree)
-                entry = state.entries[structure, statics]
+                entry = state.entries.get((structure, statics))
             else:
                 tree = (args, kwargs)
                 leaves, structure = tree_flatten(tree)
-                entry = state.entries[structure]
-            ready = entry.ready[entry.key_of(leaves, tree)]
-        except Exception:  # not known; can't be flattened, compared, or hashed
-            ready = None
-        if ready is None:
+                entry = state.entries.get(structure)
+        except Exception:  # can't be flattened, compared, or hashed
+            entry = None
+        if entry is None:
             return state.call(args, kwargs)
+        key = entry.key_of(leaves, tree)
+        ready = entry.ready.get(key)
+        if ready is None:
+            return state.function.call_entry(
+                entry, tree, leaves, key, state.plain, args, kwargs
+            )
         try:
             if entry.donated:
                 out = ready.call(
