@@ -342,9 +342,8 @@ class Programs(RuleBasedStateMachine):
     @rule(obj=objects, name=names)
     def clear(self, obj: Any, name: str) -> None:
         cachax.clear(obj, *([] if "(" in name or name == "extent" else [name]))
-        if "(" in name or name == "extent":
-            self.computed[id(obj)].clear()
-        self.computed[id(obj)].discard(name)
+        for known in self.computed.values():  # of all objects with the same arrays
+            known.clear()
 
     @rule(target=objects, obj=objects)
     def preset(self, obj: Any) -> Any:

@@ -97,16 +97,7 @@ def test_the_published_counts_hold(strategy: str, probe: str) -> None:
     assert found.verdict is (Verdict.RIGHT if found.work == 1 else Verdict.RECOMPUTED)
 
 
-WAITING = pytest.mark.xfail(reason="values do not follow arrays through jit yet")
-
-
-@pytest.mark.parametrize(
-    "probe",
-    [
-        pytest.param(name, marks=WAITING if name == "training_loop" else ())
-        for name in known_probes()
-    ],
-)
+@pytest.mark.parametrize("probe", known_probes())
 @pytest.mark.parametrize("strategy", CACHAX)
 def test_cachax_is_correct_in_every_cell(strategy: str, probe: str) -> None:
     found = cell(strategy, probe)

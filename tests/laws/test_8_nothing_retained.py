@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import cachax
-from cachax import _memo
+from cachax._core import memo as _memo
 
 from cases import MUTABLE, A, fresh, over
 from families import FAMILIES, Family, FlaxNode

@@ -127,8 +127,10 @@ class Computed(Key):
         """For the copy of an object that a body is traced with."""
         value = self.read(original)
         inputs = inputs_of(original)
-        is_known = inputs is not None and not self.is_supplied(original)
-        uses = self.learned.get(inputs) if is_known else None  # type: ignore[arg-type]
+        uses = None
+        if inputs is not None and not self.is_supplied(original):
+            if not self._uses_supplied(original, inputs):
+                uses = self.learned.get(inputs)
         return value, original, uses
 
     def learn(self, obj: Any, inputs: Inputs) -> Uses:
@@ -165,16 +167,29 @@ class Computed(Key):
             return True
         uses = self.learned.get(inputs)
         return uses is not None and any(
-            key.was_supplied or (is_same and key.may_be_supplied(inputs))
+            key.may_be_supplied(inputs) if is_same else key.was_ever_supplied()
             for key, is_same in uses.reads
         )
+
+    def was_ever_supplied(self) -> bool:
+        """The same for any object."""
+        seen: set[Any] = set()
+        stack: list[Any] = [self]
+        while stack:
+            key = stack.pop()
+            if key.was_supplied:
+                return True
+            seen.add(key)
+            stack += key.learned.keys_read - seen
+        return False
 
     def _uses_supplied(self, obj: Any, inputs: Inputs) -> bool:
         """Whether the value for this object depends on one that was assigned."""
         uses = self.learned.get(inputs)
         return uses is not None and any(
-            (key.was_supplied if not is_same else key.is_supplied(obj))
-            or (is_same and key._uses_supplied(obj, inputs))
+            key.is_supplied(obj) or key._uses_supplied(obj, inputs)
+            if is_same
+            else key.was_ever_supplied()
             for key, is_same in uses.reads
         )
 

@@ -32,10 +32,7 @@ ATOMS = (str, bytes, int, float, complex, type(None), np.generic, np.dtype)
 """Types with nothing inside, compared by value."""
 
 _LEAVES = (jax.Array, Tracer, *ATOMS)
-_COMPILED = (COMPILED, "cachax._jit")
-"""Modules of the classes of compiled functions: only what they wrap is a part."""
-
-_SEALED = (*MODULES, *_COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")
+_SEALED = (*MODULES, COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")
 _SEALED_CLASSES = (logging.Logger, PurePath, enum.Enum)
 """Modules and classes whose objects count as one thing when looking for changes:
 meshes, shardings, custom derivative rules, objects with internal bookkeeping."""
@@ -197,7 +194,7 @@ def _items(iterate: Callable[[Any], Iterator[Any]], x: Any) -> list[Any]:
 
 
 def _is_sealed(cls: type) -> bool:
-    if issubclass(cls, _SEALED_CLASSES):
+    if issubclass(cls, _SEALED_CLASSES) or hasattr(cls, "_is_jitted_state"):
         return True
     return any(f"{cls.__module__}.".startswith(f"{sealed}.") for sealed in _SEALED)
 
@@ -220,7 +217,8 @@ def _referents(x: object) -> list[Any]:
     """What the garbage collector finds inside, except classes and globals."""
     if isinstance(x, type | types.ModuleType | types.CodeType):
         return []
-    if type(x).__module__.startswith(_COMPILED):  # leads to all of JAX
+    is_compiled = type(x).__module__.startswith(COMPILED)
+    if is_compiled or hasattr(type(x), "_is_jitted_state"):  # leads to all of JAX
         return [x.__wrapped__] if hasattr(x, "__wrapped__") else []
     return [
         part

@@ -91,6 +91,8 @@ class Learned:
 
     def __init__(self, table: dict[Any, Any]) -> None:
         self._table = table
+        self.keys_read: set[Any] = set()
+        """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
         found = self._table.get(inputs.exactly)
@@ -99,6 +101,7 @@ class Learned:
         return found
 
     def put(self, inputs: Inputs, uses: Uses, by_number: bool) -> None:
+        self.keys_read.update(key for key, _ in uses.reads)
         if by_number:
             self._table[inputs.exactly] = _BY_NUMBER
             self._table[inputs.exactly, _all_bits(inputs)] = uses
@@ -187,7 +190,11 @@ def _generalised(body: Body, obj: Any, inputs: Inputs, traced: "Traced") -> Uses
         in_order = _trace(body, obj, inputs, (), is_sorted=True)
         mine = traced.uses.fingerprint
         order = in_order is None or in_order.uses.fingerprint != mine
-    return replace(traced.uses, numbers=numbers, order=order)
+    # What the body does with a number that it uses was seen for one number only.
+    fingerprint = None if numbers else traced.uses.fingerprint
+    return replace(
+        traced.uses, numbers=numbers, order=order, fingerprint=fingerprint
+    )
 
 
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:

@@ -597,7 +597,7 @@ class Function:
         if not any(isinstance(x, Tracer) for x in leaves):
             entry.note(answers, program, traced, leaves, tree)
             entry.last = entry.key_of(leaves, tree)
-            if not entry.positions and entry.last is not None:
+            if not entry.positions and entry.last is not None and entry.program:
                 entry.keep(leaves, tree, entry.last, values)
             self._pass_on_supplied(program, objects, out)
         self.took(entry, tree, program.asks)

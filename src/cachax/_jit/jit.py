@@ -83,6 +83,8 @@ class Jitted(Protocol[P, R_co]):
 class _State:
     """What a jitted function refers to. Pickled as new: without what was learned."""
 
+    _is_jitted_state = True  # for `fields.py`: only what it wraps is a part
+
     def __init__(
         self,
         fun: Callable[..., Any],
