@@ -9,9 +9,10 @@ import jax
 from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
+from .fields import walk_fields
 from .inputs import Inputs, inputs_of
 from .levels import UsesAxisError, level_of, may_be_kept, traces_in
-from .memo import NOT_PROVIDED, Key, Memo, memo_of
+from .memo import NOT_PROVIDED, Key, Memo, keys_of, may_have_values, memo_of
 from .recent import Recent
 from .uses import (
     UNKNOWN,
@@ -189,7 +190,7 @@ class Computed(Key):
         return uses is not None and any(
             key.is_supplied(obj) or key._uses_supplied(obj, inputs)
             if is_same
-            else key.was_ever_supplied()
+            else key.was_ever_supplied() and _has_supplied_inside(obj)
             for key, is_same in uses.reads
         )
 
@@ -257,6 +258,17 @@ class Computed(Key):
             if not getattr(error, "__notes__", ()):  # not added yet, further inside
                 error.add_note(host_only_note(self.of(obj)))
             raise
+
+
+def _has_supplied_inside(obj: Any) -> bool:
+    """Whether an object in `obj` has a value that the user put there."""
+    return any(
+        key.was_supplied and key.is_supplied(part)
+        for part in walk_fields(obj)
+        if part is not obj and may_have_values(type(part))
+        for key in keys_of(type(part)).values()
+        if isinstance(key, Computed)
+    )
 
 
 class Table:

@@ -192,9 +192,7 @@ def _generalised(body: Body, obj: Any, inputs: Inputs, traced: "Traced") -> Uses
         order = in_order is None or in_order.uses.fingerprint != mine
     # What the body does with a number that it uses was seen for one number only.
     fingerprint = None if numbers else traced.uses.fingerprint
-    return replace(
-        traced.uses, numbers=numbers, order=order, fingerprint=fingerprint
-    )
+    return replace(traced.uses, numbers=numbers, order=order, fingerprint=fingerprint)
 
 
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
