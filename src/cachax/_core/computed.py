@@ -128,11 +128,10 @@ class Computed(Key):
         """For the copy of an object that a body is traced with."""
         value = self.read(original)
         inputs = inputs_of(original)
-        uses = None
-        if inputs is not None and not self.is_supplied(original):
-            if not self._uses_supplied(original, inputs):
-                uses = self.learned.get(inputs)
-        return value, original, uses
+        if inputs is None or self.is_supplied(original):
+            return value, original, None
+        is_shared = not self._uses_supplied(original, inputs)
+        return value, original, self.learned.get(inputs) if is_shared else None
 
     def learn(self, obj: Any, inputs: Inputs) -> Uses:
         """What the body uses, without computing anything."""

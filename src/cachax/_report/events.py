@@ -94,8 +94,14 @@ def where_now() -> Where | None:
 
 def bytes_of(value: Any) -> int:
     """Of the arrays in a value."""
-    leaves = jax.tree.leaves(value)
-    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in leaves)
+    return sum(map(_bytes, jax.tree.leaves(value)))
+
+
+def _bytes(leaf: Any) -> int:
+    try:
+        return int(getattr(leaf, "nbytes", 0))
+    except NotImplementedError:  # an array of random keys, before JAX 0.5
+        return 0
 
 
 class Clock(threading.local):
