@@ -36,7 +36,7 @@ def cache(fun: Callable[P, R]) -> "CachedFunction[P, R]":
     is in them, by value. It goes when the arrays go. Called on an object that is an
     argument of a `cachax.jit` function, the value is computed outside and carried in.
 
-    Called on several of them, or on a list, the value is kept if nobody can change it:
+    Called on several of them, or on a list, the value is kept if it can't be changed:
     arrays of JAX, numbers, strings, tuples of them, frozen objects.
 
     >>> import dataclasses, jax, jax.numpy as jnp, cachax

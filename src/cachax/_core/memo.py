@@ -227,7 +227,7 @@ class _Folded:
     """A value that holds its own object, kept without the object.
 
     The table is out of the garbage collector's sight: a value in it that held its
-    object would keep both for ever.
+    object would keep both forever.
     """
 
     def __init__(self, value: Any, leaves: list[Any], structure: Any) -> None:

@@ -172,8 +172,8 @@ def has_hidden_arrays(value: Any) -> bool:
 
 def _travels(leaf: object, static_numpy: bool) -> bool:
     """Whether a leaf is an input of a program. What numpy computed is, if no program
-    can tell the difference: JAX has its dtype, and it is no integer or truth value that
-    may be a shape or a branch."""
+    can tell the difference: JAX has its dtype, and it isn't an integer or truth value
+    that may be a shape or a branch."""
     if isinstance(leaf, jax.Array):
         return True
     if static_numpy or not isinstance(leaf, NUMPY):

@@ -1,7 +1,7 @@
-"""Watch what happens: as long as somebody does, the functions that do it are wrapped.
+"""Wrap methods for as long as a report is made.
 
-When nobody watches nothing is in the way, but an `if` on the way of a warm call, which
-does not go by methods.
+Otherwise they are as they were. A warm call doesn't go through methods, so it has one
+`if` for this.
 """
 
 import functools
@@ -19,7 +19,7 @@ _wraps: dict[tuple[type, str], list[Wrap]] = {}
 
 
 def watchers_of(cls: type, name: str) -> list[Wrap]:
-    """Those of this method: empty while nobody watches it."""
+    """Those of this method: empty while no report is made."""
     return _wraps.setdefault((cls, name), [])
 
 

@@ -454,7 +454,7 @@ class Function:
         transform: Callable[..., Any],
     ) -> None:
         self.fun: Callable[[], Any] = _weakly(fun)
-        """A weak reference: see `shared_function`."""
+        """A weak reference: see `_function_for` in `jit.py`."""
         self.name = name_of(fun).rpartition(".")[2]
         self.qualname = name_of(fun)
         self.options = Options(fun, options)

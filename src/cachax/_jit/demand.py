@@ -352,8 +352,8 @@ class Demand:
             raise Retrace(self, tuple(self.asked))
 
     def check_failed(self, error: Exception) -> None:
-        """In a trace that failed: a value that only stood in, or that is no concrete
-        one, may be the reason."""
+        """In a trace that failed: a value that only stood in, or that isn't
+        concrete, may be the reason."""
         if self.asked.keys() - self.answers.keys():
             raise Retrace(self, tuple(self.answers | self.asked))
         has_numpy = any(x.packed.has_numpy for x in self.answers.values())
@@ -404,7 +404,7 @@ def map_of(obj: Any, start: int) -> Map | None:
     """Where the arrays of `obj` are among leaves that begin with number `start`.
 
     Found by flattening a copy with numbers for arrays, so that one array in two fields
-    is no problem. None if the class drops or makes arrays when it is flattened.
+    makes no difference. None if the class drops or makes arrays when it is flattened.
     """
     inputs = inputs_of(obj)
     if inputs is None:
