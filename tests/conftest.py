@@ -101,3 +101,11 @@ def warm(request: pytest.FixtureRequest) -> bool:
 def no_leaks() -> Iterator[None]:
     with jax.checking_leaks():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _settings_are_left_alone() -> Iterator[None]:
+    """A test that changes a setting of JAX for good changes what later tests measure."""
+    before = dict(jax.config.values)
+    yield
+    assert jax.config.values == before
