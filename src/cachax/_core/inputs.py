@@ -228,7 +228,7 @@ def take_apart(thing: Any) -> Taken:
     set its fields in any order, and JAX sorts the keys of a dictionary."""
     cls = type(thing)
     if cls is dict or cls is OrderedDict:
-        keys = [*thing] if cls is OrderedDict else _in_order(thing)
+        keys = [*thing] if cls is OrderedDict else in_order(thing)
 
         def rebuild_dict(parts: list[Any]) -> Any:
             new = dict(zip(keys, parts, strict=True))
@@ -280,7 +280,7 @@ def _take_apart_object(thing: Any) -> Taken:
     return Taken((*names, *slots), parts, rebuild)
 
 
-def _in_order(keys: Iterable[Any]) -> list[Any]:
+def in_order(keys: Iterable[Any]) -> list[Any]:
     try:
         return sorted(keys)
     except TypeError:
@@ -316,7 +316,7 @@ class Copy:
         if is_array(thing):
             return next(self._arrays)
         if is_whole(thing):
-            self.statics += 1
+            self.statics += type(thing).__module__ != _NNX_NOTES
             if self._instead is not None and self._instead[0] == self.statics - 1:
                 return self._instead[1]
             return thing
@@ -333,7 +333,7 @@ class Copy:
         else:
             new = taken.rebuild(parts)
             if order:
-                new = {key: new[key] for key in _in_order(new)}
+                new = {key: new[key] for key in in_order(new)}
         self._copies[id(thing)] = new
         self.originals[id(new)] = (new, thing)
         return new

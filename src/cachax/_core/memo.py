@@ -84,6 +84,7 @@ class Memo(weakref.ref[Any]):
         "holds",
         "indexed",
         "key",
+        "packed",
         "provider",
         "settings",
         "supplied",
@@ -93,6 +94,8 @@ class Memo(weakref.ref[Any]):
     key: int
     values: dict[Key, Any]
     folded: dict[Key, "_Folded"]
+    packed: dict[Any, Any]
+    """Values as programs take them (`_jit`)."""
     provider: Provider | None
     indexed: set[Key]
     """Which of the values are in the index too, and count only as long as they are."""
@@ -111,6 +114,7 @@ class Memo(weakref.ref[Any]):
         self.key = id(obj)
         values = self.values = {}
         folded = self.folded = {}
+        packed = self.packed = {}
         self.provider = None
         self.supplied = set()
         self.indexed = set()
@@ -121,6 +125,7 @@ class Memo(weakref.ref[Any]):
         def forget() -> None:
             values.clear()
             folded.clear()
+            packed.clear()
 
         self._snapshot = Snapshot(obj, forget)
         self.holds = self._snapshot.holds

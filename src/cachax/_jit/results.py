@@ -21,6 +21,9 @@ from .._core.memo import memo_of
 from .._core.slots import layout_of
 from .._core.sources import names_of
 from .._core.values import NUMPY, Packed, Template, pack, template_of
+from .paths import Reader
+
+Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +47,31 @@ class Brought:
 class About:
     """What was learned in the trace, as part of the structure of the result."""
 
-    __slots__ = ("brought", "follows", "structure")
+    __slots__ = ("brought", "follows", "given_places", "out_places", "read", "read_out")
 
-    def __init__(
-        self, structure: Any, follows: tuple[Any, ...], brought: tuple[Brought, ...]
-    ) -> None:
-        self.structure = structure
-        """Of the result, if its leaves come out as a list."""
+    def __init__(self, follows: Pairs, brought: tuple[Brought, ...]) -> None:
         self.follows = follows
-        """Pairs of a leaf of the result and the leaf of the arguments that it is."""
+        """Pairs of a leaf of the arguments and the leaf of the result that it is."""
         self.brought = brought
+        given, out = {i for i, _ in follows}, {i for _, i in follows}
+        for each in brought:
+            (given if each.is_argument else out).update(each.positions)
+        self.given_places, self.out_places = [*given], [*out]
+        self.read: Any = None
+        """Reads these leaves of the arguments, and of the result; see `paths.py`."""
+        self.read_out: Any = None
+
+    def leaves(self, entry: Any, args: Any, kwargs: Any, out: Any) -> tuple[Any, Any]:
+        """The leaves that count, by number: of the arguments, and of the result."""
+        if self.read is None:
+            tree, _ = entry.options.static.take_out(args, kwargs)
+            reader = entry.reader(tree)
+            self.read = reader.function([*map(reader.leaf, self.given_places)])
+            reader = Reader(out, None, ("out",), leaves=jax.tree.leaves)
+            self.read_out = reader.function([*map(reader.leaf, self.out_places)])
+        given = zip(self.given_places, self.read(args, kwargs), strict=True)
+        returned = zip(self.out_places, self.read_out(out), strict=True)
+        return dict(given), dict(returned)
 
     # All are equal: `out_shardings` has one too, to have its place in the tree.
     def __eq__(self, other: object) -> bool:
@@ -81,10 +99,19 @@ class Result:
     def tree_unflatten(cls, about: About, children: tuple[Any, Any]) -> "Result":
         return cls(*children, about)
 
-    def take(self, given: Sequence[Any]) -> Any:
-        """What the function returned; the values that came with it are kept. `given`
-        are the leaves of its arguments."""
-        return _take(self, given)
+    def take(self, entry: Any, args: Any, kwargs: Any) -> Any:
+        """What the function returned; the values that came with it are kept."""
+        about, out = self.about, self.out
+        if current_trace() is not CONCRETE:
+            tree, _ = entry.options.static.take_out(args, kwargs)
+            _take_traced(self, jax.tree.leaves(tree))
+            return out
+        given, returned = about.leaves(entry, args, kwargs, out)
+        for i, place in about.follows:
+            index.follow(given[i], returned[place])
+        if about.brought:
+            _take_brought(self, given, returned)
+        return out
 
 
 def bring_out(
@@ -92,14 +119,12 @@ def bring_out(
 ) -> Any:
     """The result of a trace with everything that comes out with it; `out` itself if
     there is nothing. `arguments` are objects whose values were computed inside.
-
-    The leaves come out as a list, because they are needed as a list; with `keep`, the
-    tree is left as it is.
+    With `keep`, there is always something.
     """
-    leaves, structure = tree_flatten(out)
+    leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     follows = tuple(
-        (i, places[id(leaf)]) for i, leaf in enumerate(leaves) if id(leaf) in places
+        (places[id(leaf)], i) for i, leaf in enumerate(leaves) if id(leaf) in places
     )
     brought = [
         *_of_objects(arguments, given, table, True),
@@ -109,10 +134,7 @@ def bring_out(
     if not follows and not brought and not keep:
         return out
     arrays = [x for _, arrays in brought for x in arrays]
-    about = tuple(b for b, _ in brought)
-    if keep:
-        return Result(out, arrays, About(None, follows, about))
-    return Result(leaves, arrays, About(structure, follows, about))
+    return Result(out, arrays, About(follows, tuple(b for b, _ in brought)))
 
 
 def _returned(out: Any) -> list[Any]:
@@ -210,43 +232,30 @@ def _comes_out_the_same(template: Template) -> bool:
     )
 
 
-def _take(result: Result, given: Sequence[Any]) -> Any:
-    about, out = result.about, result.out
-    if about.structure is None:
-        leaves = jax.tree.leaves(out)
-    else:
-        leaves = out
-        out = about.structure.unflatten(leaves)
-    if current_trace() is not CONCRETE:
-        _take_traced(about, out, leaves, given, result.arrays)
-        return out
+def _take_brought(result: Result, given: Any, returned: Any) -> None:
     remaining = iter(result.arrays)
-    for each in about.brought:
+    for each in result.about.brought:
         arrays = [next(remaining) for _ in range(each.packed.form.holes)]
         if each.is_supplied:
-            supplied = memo_of(_returned(out)[each.number])
+            supplied = memo_of(_returned(result.out)[each.number])
             supplied.supply(each.key, each.packed.fill(arrays, ()))
             continue
-        source = given if each.is_argument else leaves
+        source = given if each.is_argument else returned
         used = [source[i] for i in each.positions]
-        value = each.packed.fill(arrays, used)
-        template = template_of(value, used)
+        template = template_of(each.packed.fill(arrays, used), used)
         if template is not None and used:
             index.put(each.key, used, each.statics, template)
-    if about.follows:
-        index.follow([(id(given[i]), leaves[place]) for place, i in about.follows])
-    return out
 
 
-def _take_traced(
-    about: About, out: Any, leaves: Sequence[Any], given: Sequence[Any], brought: Any
-) -> None:
+def _take_traced(result: Result, given: Sequence[Any]) -> None:
     """The same for a call inside a trace: there, values stay with their objects."""
+    about, out = result.about, result.out
+    leaves = jax.tree.leaves(out)
     table = table_of(traces_in(leaves))
     if table is not None:
-        for place, source in about.follows:
+        for source, place in about.follows:
             table.passed[id(leaves[place])] = (leaves[place], given[source])
-    remaining = iter(brought)
+    remaining = iter(result.arrays)
     objects = _returned(out)
     for each in about.brought:
         arrays = [next(remaining) for _ in range(each.packed.form.holes)]
