@@ -69,12 +69,12 @@ class Contents:
     def __init__(self) -> None:
         self.refs: dict[int, _ArrayRef] = {}
         """The arrays, by id."""
-        self.records: list[Record] = []
-        self.calls: list[Callable[[], None]] = []
+        self.records: tuple[Record, ...] = ()
+        self.calls: tuple[Callable[[], None], ...] = ()
         """To be called when they are gone, or a record is."""
 
     def call_all(self) -> None:
-        calls, self.calls = self.calls, []
+        calls, self.calls = self.calls, ()
         for call in calls:
             call()
 
@@ -135,13 +135,12 @@ def contents_of(array: Any) -> Contents:
 
 
 def _join(array: Any, contents: Contents) -> None:
-    if id(array) in contents_by_id:
-        return
-    ref = _ArrayRef(array, _gone)
-    ref.id = each = id(array)
-    ref.contents = contents
-    contents.refs[each] = ref
-    contents_by_id[each] = contents
+    each = id(array)
+    if each not in contents_by_id:
+        ref = contents.refs[each] = _ArrayRef(array, _gone)
+        ref.id = each
+        ref.contents = contents
+        contents_by_id[each] = contents
 
 
 def follow(given: Any, returned: Any) -> None:
@@ -150,7 +149,7 @@ def follow(given: Any, returned: Any) -> None:
     This is done in every step of a training loop.
     """
     contents = contents_by_id.get(id(given))
-    if contents is not None:
+    if contents is not None and id(returned) not in contents_by_id:
         _join(returned, contents)
 
 
@@ -163,24 +162,25 @@ def put(
 ) -> Record:
     """Keep a value for these arrays. If it used none, `holders` are the arrays that it
     stays with, as long as one of them is there."""
-    record = Record(key, tuple(map(contents_of, arrays)), statics, template)
-    place, group = (key, record.contents), record.group
-    others = []
-    for old in _records.get(place, ()):
-        if old.statics == statics:
+    contents = tuple(map(contents_of, arrays))
+    record = Record(key, contents, statics, template)
+    place, group = (key, contents), record.group
+    others: tuple[Record, ...] = _records.get(place, ())
+    if others:
+        limit = _VARIANTS if arrays else _VARIANTS_OF_NO_ARRAY
+        for old in others:
+            if old.statics == statics:
+                drop(old)
+        for old in _records.get(place, ())[limit - 1 :]:
             drop(old)
-        else:
-            others.append(old)
-    limit = _VARIANTS if arrays else _VARIANTS_OF_NO_ARRAY
-    for old in others[limit - 1 :]:
-        drop(old)
-    _records[place] = (record, *others[: limit - 1])
+        others = _records.get(place, ())
+    _records[place] = (record, *others)
     if group is not None:  # of a method: a value for every set of arguments
         for old in _groups.get(group, [])[_FOR_ONE_METHOD - 1 :]:
             drop(old)
         _groups.setdefault(group, []).insert(0, record)
-    for each in dict.fromkeys(record.contents or map(contents_of, holders)):
-        each.records.append(record)
+    for each in {*(contents or map(contents_of, holders))}:
+        each.records = (*each.records, record)
         record.holders += 1
     return record
 
@@ -192,19 +192,17 @@ def drop(
 ) -> None:
     """Remove a record."""
     place, name = (record.key, record.contents), record.group
-    others = tuple(r for r in table.get(place, ()) if r is not record)
-    if others:
-        table[place] = others
-    else:
-        table.pop(place, None)
-    group = groups.get(name, ())
-    if record in group:
-        group.remove(record)  # type: ignore[union-attr]
-        if not group:
+    records = table.get(place, ())
+    if records == (record,):
+        del table[place]
+    elif record in records:
+        table[place] = tuple(r for r in records if r is not record)
+    if name is not None and record in groups.get(name, ()):
+        groups[name].remove(record)
+        if not groups[name]:
             groups.pop(name, None)
     for each in record.contents:
-        if record in each.records:
-            each.records.remove(record)
+        each.records = tuple(r for r in each.records if r is not record)
 
 
 def _gone(
@@ -221,7 +219,7 @@ def _gone(
             del table[ref.id]
     if contents.refs:
         return
-    records, contents.records = contents.records, []
+    records, contents.records = contents.records, ()
     for record in records:
         record.holders -= 1
         if record.contents or not record.holders:

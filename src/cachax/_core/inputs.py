@@ -7,6 +7,7 @@ the fields, not by `jax.tree.flatten`, for the reasons given in `fields.py`.
 import functools
 import gc
 import operator
+import struct
 import types
 import weakref
 from array import array as array_array
@@ -97,7 +98,11 @@ class Inputs:
 
 def bits_of(number: Any) -> Any:
     """A number as something that tells 2 from 2.0 and 0.0 from -0.0."""
-    return (type(number), repr(number))
+    cls = type(number)
+    return (cls, _double(number) if cls is float else repr(number))
+
+
+_double = struct.Struct("d").pack
 
 
 def inputs_of(obj: Any) -> Inputs | None:

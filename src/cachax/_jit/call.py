@@ -48,7 +48,7 @@ from .demand import (
     Retrace,
     objects_in,
 )
-from .entry import Entry, Need, signature_of
+from .entry import Entry, Need, is_never_new, signature_of
 from .options import Options
 from .program import Program, Unprepared, running
 from .results import Result
@@ -96,6 +96,25 @@ class Function:
         """Start again, as if it had not been called."""
         self._entries.clear()
         self.expected = None
+
+    def call_new(self, args: Any, kwargs: Any) -> Any:
+        """A call with objects that are new, like those of the calls before; UNKNOWN if
+        they are not."""
+        entry = self.expected
+        try:
+            if entry is None or not entry.is_new(args, kwargs):
+                return UNKNOWN
+        except Exception:  # arguments of a different structure
+            return UNKNOWN
+        try:
+            return _run(entry, entry.inside, [], args, kwargs)
+        except Unprepared:
+            entry.is_new = is_never_new
+            forget_failed_traces(entry.inside.call)
+        except Exception as error:
+            if not names_arguments(error):
+                raise
+        return UNKNOWN
 
     def call(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call that was not prepared by one like it."""
@@ -159,7 +178,8 @@ class Function:
         objects = entry.objects(tree)
         if self._computes_inside(entry, objects, leaves):
             out = self._call_computing_inside(entry, leaves, args, kwargs)
-            if out is not _UNKNOWN:
+            if out is not UNKNOWN:
+                entry.note_inside(tree)
                 self.took(entry, tree, [need.ask for need in entry.needs], True)
                 return out
         return self._call_learning(entry, tree, objects, leaves, args, kwargs)
@@ -266,7 +286,7 @@ class Function:
         self, entry: Entry, objects: list[Any], leaves: list[Any]
     ) -> bool:
         """Whether the objects of a call are new, like those of the calls before."""
-        if entry.new_in_a_row < _MANY_NEW or entry.inside is _UNKNOWN:
+        if entry.new_in_a_row < _MANY_NEW or entry.inside is UNKNOWN:
             return False
         if entry.by_object or not entry.needs or current_trace() is not CONCRETE:
             return False
@@ -293,11 +313,11 @@ class Function:
         except Exception as error:
             if demand.failed_with != id(error):  # while it ran
                 raise
-            entry.inside = _UNKNOWN  # it needs concrete values
-            return _UNKNOWN
+            entry.inside = UNKNOWN  # it needs concrete values
+            return UNKNOWN
 
 
-_UNKNOWN: Any = object()
+UNKNOWN: Any = object()
 
 
 @contextmanager

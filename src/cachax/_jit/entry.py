@@ -11,7 +11,7 @@ from jax.tree_util import tree_flatten
 from .._compat import settings
 from .._core import index
 from .._core.fields import instance_dict
-from .._core.inputs import NUMBERS, identity_of, look_of
+from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.values import Packed, static_identity
@@ -28,7 +28,7 @@ from .demand import (
     objects_in,
 )
 from .options import Options
-from .paths import Reader
+from .paths import Reader, joined
 
 Read = Callable[[Any, Any], Any]
 """Reads something from the arguments of a call: `args` and `kwargs`."""
@@ -130,9 +130,11 @@ class Entry:
         self.ready: dict[Any, Ready] = {}
         self.key_of: Read = _no_key
         """What `ready` is looked up by; KeyError if nothing is known of an array."""
+        self.find: Callable[[Any, Any], Ready] = _no_key
+        """What is ready for these arguments; KeyError if nothing is."""
         self._key_code: Any = None
-        self.last: Any = None
-        """The key of the last call."""
+        self._seen: dict[Any, bool] = Recent(64)
+        """Keys of calls that are not in `ready` yet."""
         self._positions: tuple[int, ...] = ()
         self._numbers: tuple[int, ...] = ()
         self._fields: list[str] = []
@@ -150,24 +152,30 @@ class Entry:
         self.new_in_a_row = 0
         self.inside: Any = None
         """A program that computes the values itself."""
+        self.is_new: Read = is_never_new
+        """Whether `inside` is for these arguments: nothing is known of their arrays."""
 
     # How to read the arguments.
 
     def reader(self, tree: Any) -> Reader:
         if self._reader is None:
-            flat = self.options.static.take_out
-            layout: Any = self.layout
-            self._reader = Reader(
-                tree,
-                layout,
-                ("args", "kwargs"),
-                bits=_bits,
-                contents=index.contents_by_id,
-                fields=_fields,
-                leaves=lambda *call: tree_flatten(flat(*call)[0])[0],
-                objects=lambda *call: layout.objects(flat(*call)[0]),
-                signature=lambda *call: signature_of(tree_flatten(flat(*call)[0])[0]),
-            )
+            take_out = self.options.static.take_out
+            names = {
+                "bits": _bits,
+                "contents": index.contents_by_id,
+                "fields": _fields,
+                "follow": index.follow,
+                "signature": lambda *call: signature_of(leaves(*call)),
+            }
+
+            def leaves(args: Any, kwargs: Any) -> list[Any]:
+                return tree_flatten(take_out(args, kwargs)[0])[0]
+
+            def objects(args: Any, kwargs: Any) -> list[Any]:
+                return self.objects(take_out(args, kwargs)[0])
+
+            arguments = ("args", "kwargs")
+            self._reader = Reader(tree, self.layout, arguments, names, leaves, objects)
         return self._reader
 
     def reading_object(self, slot: Slot, tree: Any) -> Read:
@@ -200,6 +208,7 @@ class Entry:
         if self.mistaken and not traced:  # there was a program, and not that one
             self.by_signature = True
         self.mistaken = False
+        self.is_new = is_never_new
         self.by_object = any(answer.by_object for answer in answers.values())
         self.program, self.settings = program, settings()
         needs = tuple(
@@ -219,27 +228,47 @@ class Entry:
         self._fields = []
         for slot in dict.fromkeys(slot for slot, _ in answers if type(slot) is int):
             asked = [x for (other, _), x in answers.items() if other == slot]
-            names = _static_names(objects[slot])
-            may_count = any(x.has_static_numbers for x in asked) or self.is_open[slot]
-            if may_count and names is not None:
-                self._fields.append(f"fields({reader.object(slot)}, {names!r})")
-        self._read_fields = reader.function([f"*{x}" for x in self._fields])
+            if self.is_open[slot] or any(x.has_static_numbers for x in asked):
+                obj, names = reader.object(slot), _static_names(objects[slot])
+                if self.is_open[slot]:
+                    self._fields.append(f"*fields({obj}, {names!r})")
+                else:
+                    self._fields += [reader.field(obj, x, objects[slot]) for x in names]
+        self._read_fields = reader.function(self._fields)
 
     def _note_key(self, tree: Any) -> None:
         """By the contents of the arrays; by other things only where they count."""
         if self.by_object:
-            self.key_of, self._key_code = _no_key, None
+            self.key_of = self.find = _no_key
+            self._key_code = None
             return
         reader = self.reader(tree)
         parts = [f"contents[id({reader.leaf(i)})]" for i in self._positions]
         more = [f"bits({reader.leaf(i)})" for i in self._numbers]
-        more += [f"*map(id, {fields})" for fields in self._fields]
+        more += [
+            f"*map(id, {x[1:]})" if x[0] == "*" else f"id({x})" for x in self._fields
+        ]
         more += ["*signature(args, kwargs)"] if self.by_signature else []
         code = parts[0] if len(parts) == 1 and not more else tuple(parts + more)
         if code != self._key_code:
             self._key_code = code
             self.key_of = reader.function(code)
-            self.ready.clear()
+            self.ready = {}
+            ready = reader.constant(self.ready)
+            self.find = reader.function(f"{ready}[{joined(code)}]")
+
+    def note_inside(self, tree: Any) -> None:
+        """A call took the program that computes the values itself."""
+        reader, code = self.reader(tree), []
+        for need in self.needs:
+            slot, key = need.ask
+            inner = [places for _, places in need.inner or ()]
+            leaves = dict.fromkeys(chain(need.positions, *inner))
+            code += [f"id({reader.leaf(i)}) not in contents" for i in leaves]
+            if type(self.objects(tree)[slot]).__dictoffset__:
+                fields = f"get({reader.object(slot)}, '__dict__')"
+                code.append(f"{key.attrname!r} not in {fields}")  # nor supplied
+        self.is_new = reader.function(" and ".join(dict.fromkeys(code)))
 
     def key(self, args: Any, kwargs: Any) -> Any:
         """Of a call; None if it can't be found in `ready`."""
@@ -272,13 +301,13 @@ class Entry:
         if they are used twice: otherwise, many would be kept that are not used."""
         if key is None or self.program is None:
             return
-        if key != self.last and self._positions:
-            self.last = key
+        if self._positions and not self._seen.pop(key, False):
+            self._seen[key] = True
             return
         self.ready[key] = Ready(self.program, values, self._read_fields(args, kwargs))
         parts = key if isinstance(key, tuple) else (key,)
         for contents in parts[: len(self._positions)]:
-            contents.calls.append(_removing(self.ready, key))
+            contents.calls += (_removing(self.ready, key),)
 
 
 def _removing(ready: dict[Any, Any], key: Any) -> Callable[[], None]:
@@ -289,18 +318,20 @@ def _no_key(args: Any, kwargs: Any) -> Any:
     raise KeyError
 
 
+def is_never_new(args: Any, kwargs: Any) -> bool:
+    return False
+
+
 def _nothing(args: Any, kwargs: Any) -> tuple[Any, ...]:
     return ()
 
 
-def _static_names(obj: Any) -> list[str] | None:
-    """The fields of an object that may hold static numbers; None if there are none, and
-    can't be."""
+def _static_names(obj: Any) -> list[str]:
+    """The fields of an object that may hold static numbers."""
     if not type(obj).__dictoffset__:
-        return None
+        return []
     fields = instance_dict(obj, "__dict__")
-    names = [n for n, x in fields.items() if type(x) in (*NUMBERS, tuple)]
-    return names if names or may_get_fields(obj) else None
+    return [n for n, x in fields.items() if type(x) in (*NUMBERS, tuple)]
 
 
 def _fields(obj: Any, names: Sequence[str]) -> list[Any]:
@@ -310,6 +341,8 @@ def _fields(obj: Any, names: Sequence[str]) -> list[Any]:
 
 
 def _bits(leaf: Any) -> Any:
+    if type(leaf) in NUMBERS:
+        return bits_of(leaf)
     return None if isinstance(leaf, jax.Array) else identity_of(leaf)
 
 

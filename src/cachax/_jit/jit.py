@@ -11,7 +11,7 @@ import jax
 from .._compat import forget_failed_traces
 from .._core.values import is_hashable
 from .._core.watch import watchers_of
-from .call import Function, name_of, names_arguments
+from .call import UNKNOWN, Function, name_of, names_arguments
 from .program import Unprepared
 from .results import Result
 
@@ -104,6 +104,10 @@ class _State:
         return _State, (self.__wrapped__, self._options, self._transform)
 
     def call(self, args: Any, kwargs: Any) -> Any:
+        if not self.watchers:
+            out = self.function.call_new(args, kwargs)
+            if out is not UNKNOWN:
+                return out
         return self.function.call(self.plain, args, kwargs)
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -152,12 +156,11 @@ def jitted(
 
     def call(*args, **kwargs):  # type: ignore[no-untyped-def]
         # A warm call ends in here. Every line counts: all of JAX takes 5 µs.
-        entry, ready = state.function.expected, None
-        if entry is not None and not state.watchers:
-            try:
-                ready = entry.ready[entry.key_of(args, kwargs)]
-            except Exception:  # nothing is known of an array, or it isn't where it was
-                pass
+        entry: Any = state.function.expected
+        try:
+            ready = None if state.watchers else entry.find(args, kwargs)
+        except Exception:  # nothing is known of an array, or it isn't where it was
+            ready = None
         if ready is None:
             return state.call(args, kwargs)
         try:

@@ -30,9 +30,10 @@ class _Paths:
         leaves: list[Any]
         structure: Any
         leaves, structure = jax.tree.flatten(tree)
-        for also_numbers in (True, False):
+        numbers = {id(x) for x in leaves if type(x) in NUMBERS}
+        for marked_numbers in (numbers, set[int]()):
             try:
-                marked = _Marked(tree, also_numbers)
+                marked = _Marked(tree, marked_numbers)
                 found, same = jax.tree.flatten(marked.tree)
                 objects = [] if layout is None else layout.objects(marked.tree)
             except Exception:  # whatever a class does with a mark; or it is too deep
@@ -57,15 +58,16 @@ class _Mark:
 class _Marked:
     """A copy of a tree with marks for arrays. What is in it twice is there twice."""
 
-    def __init__(self, tree: Any, also_numbers: bool) -> None:
-        self._also_numbers = also_numbers
+    def __init__(self, tree: Any, numbers: set[int]) -> None:
+        self._numbers = numbers
+        """The ids of those that are leaves. Some that are static may have them too."""
         self._around: set[int] = set()
         self.objects: dict[int, Path] = {}
         self.tree = self._copy(tree, ())
 
     def _copy(self, thing: Any, path: Path) -> Any:
         if is_array(thing):
-            is_kept = type(thing) in NUMBERS and not self._also_numbers
+            is_kept = type(thing) in NUMBERS and id(thing) not in self._numbers
             return thing if is_kept else _Mark(path)
         if is_whole(thing) or is_opaque(type(thing)) or id(thing) in self._around:
             return thing
@@ -115,7 +117,7 @@ class Reader:
     """Compiles functions that read leaves and objects of trees of one structure.
 
     `parameters` are what the functions take: names of the parts of the tree if there
-    are several, else of the tree.
+    are several, else of the tree. `leaves` and `objects` find what has no path.
     """
 
     def __init__(
@@ -123,51 +125,68 @@ class Reader:
         tree: Any,
         layout: Layout | None,
         parameters: tuple[str, ...],
-        **names: Any,
+        names: dict[str, Any],
+        leaves: Callable[..., Sequence[Any]] = jax.tree.leaves,
+        objects: Callable[..., Sequence[Any]] | None = None,
     ) -> None:
+        self.names = names
         self._parameters = parameters
         self._paths = _Paths(tree, layout)
-        self._names = names | {"get": object.__getattribute__, "slot_value": slot_value}
+        names |= {"get": object.__getattribute__, "slot_value": slot_value}
+        self._leaves, self._objects = self.constant(leaves), self.constant(objects)
 
     def leaf(self, number: int) -> str:
         """The expression for a leaf."""
-        path = self._paths.leaves.get(number)
-        return self._call("leaves", number) if path is None else self._at(path)
+        return self._part(self._paths.leaves, self._leaves, number)
 
     def object(self, number: int) -> str:
-        path = self._paths.objects.get(number)
-        return self._call("objects", number) if path is None else self._at(path)
+        return self._part(self._paths.objects, self._objects, number)
 
-    def function(self, expressions: Sequence[str] | str) -> Callable[..., Any]:
-        """Of one expression, or a tuple of several."""
-        if not isinstance(expressions, str):
-            expressions = f"({''.join(f'{each}, ' for each in expressions)})"
-        code = f"lambda {', '.join(self._parameters)}: {expressions}"
-        made: Callable[..., Any] = eval(code, self._names)
+    def function(
+        self, expressions: Sequence[str] | str, *also: str
+    ) -> Callable[..., Any]:
+        """Of one expression, or a tuple of several. `also` are further parameters."""
+        parameters = ", ".join((*self._parameters, *also))
+        made: Callable[..., Any]
+        made = eval(f"lambda {parameters}: {joined(expressions)}", self.names)
         return made
+
+    def field(self, code: str, name: str, obj: Any) -> str:
+        """The expression for a field of an object, whose expression is `code`."""
+        return self._after(code, _step(type(obj), name, is_slot=False))
 
     def constant(self, thing: Any) -> str:
         """A name for a thing, in expressions."""
-        name = f"constant_{len(self._names)}"
-        self._names[name] = thing
+        name = f"constant_{len(self.names)}"
+        self.names[name] = thing
         return name
 
-    def _call(self, name: str, number: int) -> str:
-        return f"{name}({', '.join(self._parameters)})[{number}]"
-
-    def _at(self, path: Path) -> str:
+    def _part(self, paths: dict[int, Path], find: str, number: int) -> str:
+        path = paths.get(number)
+        if path is None:
+            return f"{find}({', '.join(self._parameters)})[{number}]"
         code = self._parameters[0]
         if len(self._parameters) > 1:
             (_, part), *path = path  # type: ignore[assignment]
             code = self._parameters[part]
-        for kind, name in path:
-            if kind == "attribute":
-                code = f"{code}.{name}"
-            elif kind == "field":
-                code = f"get({code}, '__dict__')[{name!r}]"
-            elif kind == "slot":
-                code = f"slot_value({code}, {name!r})"
-            else:
-                is_literal = type(name) in (int, str)
-                code += f"[{repr(name) if is_literal else self.constant(name)}]"
+        for step in path:
+            code = self._after(code, step)
         return code
+
+    def _after(self, code: str, step: tuple[str, Any]) -> str:
+        kind, name = step
+        if kind == "attribute":
+            return f"{code}.{name}"
+        if kind == "field":
+            return f"get({code}, '__dict__')[{name!r}]"
+        if kind == "slot":
+            return f"slot_value({code}, {name!r})"
+        is_literal = type(name) in (int, str)
+        return f"{code}[{repr(name) if is_literal else self.constant(name)}]"
+
+
+def joined(expressions: Sequence[str] | str) -> str:
+    """A tuple of expressions, or the one."""
+    if isinstance(expressions, str):
+        return expressions
+    return f"({''.join(f'{each}, ' for each in expressions)})"

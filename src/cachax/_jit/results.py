@@ -7,6 +7,7 @@ that were computed on it there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import jax
@@ -20,8 +21,8 @@ from .._core.levels import traces_in
 from .._core.memo import memo_of
 from .._core.slots import layout_of
 from .._core.sources import names_of
-from .._core.values import NUMPY, Packed, Template, pack, template_of
-from .paths import Reader
+from .._core.values import NUMPY, Packed, Template, pack, template_of, template_of_array
+from .paths import Reader, joined
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -42,36 +43,36 @@ class Brought:
     """For reports: its class and property."""
     is_supplied: bool = False
     """Whether the user put it there: it belongs to the object."""
+    is_array: bool = False
+    """Whether the value is an array, and nothing else."""
 
 
 class About:
     """What was learned in the trace, as part of the structure of the result."""
 
-    __slots__ = ("brought", "follows", "given_places", "out_places", "read", "read_out")
+    __slots__ = ("brought", "follow", "follows", "read")
 
     def __init__(self, follows: Pairs, brought: tuple[Brought, ...]) -> None:
         self.follows = follows
         """Pairs of a leaf of the arguments and the leaf of the result that it is."""
         self.brought = brought
-        given, out = {i for i, _ in follows}, {i for _, i in follows}
-        for each in brought:
-            (given if each.is_argument else out).update(each.positions)
-        self.given_places, self.out_places = [*given], [*out]
+        self.follow: Any = None
+        """Lets values follow them, given the arguments and the result."""
         self.read: Any = None
-        """Reads these leaves of the arguments, and of the result; see `paths.py`."""
-        self.read_out: Any = None
+        """Reads the arrays that the brought values came from, likewise."""
 
-    def leaves(self, entry: Any, args: Any, kwargs: Any, out: Any) -> tuple[Any, Any]:
-        """The leaves that count, by number: of the arguments, and of the result."""
-        if self.read is None:
-            tree, _ = entry.options.static.take_out(args, kwargs)
-            reader = entry.reader(tree)
-            self.read = reader.function([*map(reader.leaf, self.given_places)])
-            reader = Reader(out, None, ("out",), leaves=jax.tree.leaves)
-            self.read_out = reader.function([*map(reader.leaf, self.out_places)])
-        given = zip(self.given_places, self.read(args, kwargs), strict=True)
-        returned = zip(self.out_places, self.read_out(out), strict=True)
-        return dict(given), dict(returned)
+    def prepare(self, entry: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """How to find all these leaves is found out once; see `paths.py`."""
+        tree, _ = entry.options.static.take_out(args, kwargs)
+        given: Reader = entry.reader(tree)
+        returned = Reader(out, None, ("out",), given.names)
+        code = [f"follow({given.leaf(i)}, {returned.leaf(j)})" for i, j in self.follows]
+        self.follow = given.function(code, "out")
+        code = [
+            joined([*map((given if x.is_argument else returned).leaf, x.positions)])
+            for x in self.brought
+        ]
+        self.read = given.function(code, "out")
 
     # All are equal: `out_shardings` has one too, to have its place in the tree.
     def __eq__(self, other: object) -> bool:
@@ -106,11 +107,11 @@ class Result:
             tree, _ = entry.options.static.take_out(args, kwargs)
             _take_traced(self, jax.tree.leaves(tree))
             return out
-        given, returned = about.leaves(entry, args, kwargs, out)
-        for i, place in about.follows:
-            index.follow(given[i], returned[place])
+        if about.follow is None:
+            about.prepare(entry, args, kwargs, out)
+        about.follow(args, kwargs, out)
         if about.brought:
-            _take_brought(self, given, returned)
+            _take_brought(self, about.read(args, kwargs, out))
         return out
 
 
@@ -167,6 +168,7 @@ def _of_objects(
                     is_argument,
                     number,
                     key.of(obj),
+                    is_array=packed.form.is_array,
                 )
                 found.append((about, packed.arrays))
     return found
@@ -232,18 +234,18 @@ def _comes_out_the_same(template: Template) -> bool:
     )
 
 
-def _take_brought(result: Result, given: Any, returned: Any) -> None:
-    remaining = iter(result.arrays)
-    for each in result.about.brought:
-        arrays = [next(remaining) for _ in range(each.packed.form.holes)]
-        if each.is_supplied:
-            supplied = memo_of(_returned(result.out)[each.number])
-            supplied.supply(each.key, each.packed.fill(arrays, ()))
+def _take_brought(result: Result, arrays_used: Sequence[Any]) -> None:
+    arrays = iter(result.arrays)
+    template: Template | None
+    for each, used in zip(result.about.brought, arrays_used, strict=True):
+        if each.is_array and used:
+            template = template_of_array(next(arrays))
+            index.put(each.key, used, each.statics, template)
             continue
-        source = given if each.is_argument else returned
-        used = [source[i] for i in each.positions]
-        template = template_of(each.packed.fill(arrays, used), used)
-        if template is not None and used:
+        value = each.packed.fill([*islice(arrays, each.packed.form.holes)], used)
+        if each.is_supplied:
+            memo_of(_returned(result.out)[each.number]).supply(each.key, value)
+        elif used and (template := template_of(value, used)) is not None:
             index.put(each.key, used, each.statics, template)
 
 
