@@ -336,6 +336,15 @@ class Program:
         """Which objects of the result are which of the arguments."""
         self.call = _compile(self, entry)
 
+    def run(self, entry: Entry, values: Any, leaves: list[Any]) -> Any:
+        """Launch it, traced and compiled first if need be."""
+        if entry.donated:
+            kept, donated = entry.pick_kept(leaves), entry.pick_donated(leaves)
+            out = self.call(values, kept, donated)
+        else:
+            out = self.call(values, leaves)
+        return out.take(leaves) if type(out) is Result else out
+
 
 class _Running(threading.local):
     """The call that a program may be traced for in this thread."""
@@ -532,7 +541,7 @@ class Function:
     ) -> Any:
         program = entry.program
         try:
-            out = _run(entry, program, values, leaves)
+            out = program.run(entry, values, leaves)
         except Unprepared:
             forget_failed_traces(program.call)
             entry.mistaken = True
@@ -571,7 +580,7 @@ class Function:
             outer = (_running.program, _running.demand)
             _running.program, _running.demand = program, demand
             try:
-                out = _run(entry, program, values, leaves)
+                out = program.run(entry, values, leaves)
                 break
             except Retrace as retrace:
                 if retrace.demand is not demand:  # the end of a trace further out
@@ -652,7 +661,7 @@ class Function:
         outer = (_running.program, _running.demand)
         _running.program, _running.demand = entry.inside, demand
         try:
-            return _run(entry, entry.inside, [], leaves)
+            return entry.inside.run(entry, [], leaves)
         except Exception as error:
             if demand.failed_with != id(error):  # while it ran
                 raise
@@ -677,15 +686,6 @@ def _is_new(need: Need, objects: list[Any], leaves: list[Any]) -> bool:
         index.candidates(key, (*(id(leaves[i]) for i in places),))
         for key, places in inner
     )
-
-
-def _run(entry: Entry, program: Program, values: Any, leaves: list[Any]) -> Any:
-    if entry.donated:
-        kept, donated = entry.pick_kept(leaves), entry.pick_donated(leaves)
-        out = program.call(values, kept, donated)
-    else:
-        out = program.call(values, leaves)
-    return out.take(leaves) if type(out) is Result else out
 
 
 _WORDS_OF_JAX = ("_cached_values", "_leaves_", "donate", "valid JAX type")

@@ -1,0 +1,26 @@
+"""One of the processes: `python -m processes.worker module:function rank count port
+files`. Writes what the function yields, and every decision before it is carried out."""
+
+import importlib
+import json
+import sys
+
+import jax
+
+
+def main() -> None:
+    program, rank, count, port, files = sys.argv[1:]
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    address = f"127.0.0.1:{port}"
+    jax.distributed.initialize(address, int(count), int(rank))
+    module, _, name = program.partition(":")
+    function = getattr(importlib.import_module(module), name)
+    with open(f"{files}.results", "w") as results:
+        for result in function(open(f"{files}.decisions", "w", buffering=1)):
+            results.write(json.dumps(result) + "\n")
+            results.flush()
+    jax.distributed.shutdown()
+
+
+if __name__ == "__main__":
+    main()
