@@ -41,7 +41,7 @@ def same_sequence(world: World) -> Iterator[Any]:
         for _ in range(3):
             s = step(s, 0.1)
             yield s.w
-        yield s.every_second
+        yield world.every_second(s)
         yield use(jax.tree.map(lambda x: x, s))
 
 
@@ -121,7 +121,7 @@ def local_objects(world: World) -> Iterator[Any]:
     for number in range(3):
         s = world.state()
         yield s.spread
-        yield s.every_second
+        yield world.every_second(s)
         yield use(s)
         if world.rank == 0:
             work(number)
@@ -199,7 +199,7 @@ def recording(world: World) -> Iterator[Any]:
     with world.recording(world.rank == 1):
         for _ in range(3):
             s = step(s, 0.1)
-        yield s.every_second
+        yield world.every_second(s)
 
 
 @scenario("reading a cached value in one process (logging)")

@@ -116,15 +116,15 @@ class World:
 
         return self.jit(use)
 
+    def every_second(self, s: Any) -> Any:
+        """As a plain property it has another sharding, outside of `jax.jit`."""
+        return s.every_second if self.is_cached else _every_second(s)
+
     def recording(self, is_on: bool) -> Any:
         return cachax.record() if is_on and self.is_cached else contextlib.nullcontext()
 
 
-@jax.jit
-def _both(x: Any) -> Any:
-    return jnp.sum(x), jnp.sum(x * x)
-
-
+_every_second = jax.jit(lambda s: s.every_second)
 _inline = jax.jit(lambda x: (jnp.sum(x), jnp.sum(x * x)), inline=True)
 
 

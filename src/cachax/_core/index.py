@@ -19,7 +19,7 @@ _VARIANTS = 2
 """Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
 one for each `i`."""
 _VARIANTS_OF_NO_ARRAY = 64
-"""The same for values that used no array, which all objects of a class share."""
+"""The same for values that used no array, for each array of their objects."""
 
 
 _FOR_ONE_METHOD = 8
@@ -34,6 +34,7 @@ class Record:
         "group",
         "holders",
         "ids",
+        "is_cleared",
         "key",
         "packed",
         "statics",
@@ -54,8 +55,9 @@ class Record:
         """The records of one cached method or function, for the same arrays."""
         self.fingerprint: Any = None
         """Of the trace of the body, where numbers or orders may make a difference."""
-        self.holders = 0
-        """For a value that used no array: how many arrays of its objects there are."""
+        self.holders: set[int] = set()
+        """For a value that used no array: the arrays of its objects, by id."""
+        self.is_cleared = False
 
 
 class ArrayRef(weakref.ref[Any]):
@@ -94,6 +96,14 @@ def candidates(key: Key, ids: tuple[int, ...]) -> tuple[Record, ...]:
     return _records.get((key, ids), ())
 
 
+def held_by(arrays: Iterable[Any], key: Key) -> tuple[Record, ...]:
+    """Records of values that used no array, for objects with one of these. (Not for all
+    objects with equal static parts: what is found would depend on which of the others
+    are still there.)"""
+    records = (record for array in arrays for record in records_of(array))
+    return tuple(r for r in records if not r.ids and r.key == key)
+
+
 def put(
     key: Key,
     arrays: Sequence[Any],
@@ -104,8 +114,30 @@ def put(
     """Keep a value for these arrays. If it used none, `holders` are the arrays that it
     stays with, as long as one of them is there."""
     record = Record(key, (*map(id, arrays),), statics, template)
-    _add(record, arrays or holders)
+    if record.ids:
+        _add(record, arrays)
+    else:
+        _hold(record, holders)
     return record
+
+
+def _hold(record: Record, arrays: Iterable[Any]) -> None:
+    """Let a value that used no array stay with these."""
+    source = getattr(record.key, "source", record.key)
+    for ref in map(ref_of, arrays):
+        others = [
+            each
+            for each in ref.records
+            if not each.ids and getattr(each.key, "source", each.key) is source
+        ]
+        if record in others:
+            continue
+        same = [r for r in others if r.key == record.key and r.statics == record.statics]
+        for each in same or others[: 1 - _VARIANTS_OF_NO_ARRAY]:
+            ref.records.remove(each)
+            each.holders.discard(ref.id)
+        ref.records.append(record)
+        record.holders.add(ref.id)
 
 
 def _add(record: Record, arrays: Iterable[Any]) -> None:
@@ -122,15 +154,13 @@ def _add(record: Record, arrays: Iterable[Any]) -> None:
         for dropped in group[_FOR_ONE_METHOD - 1 :]:
             drop(dropped)
         _groups.setdefault(record.group, group).insert(0, record)
-    limit = _VARIANTS if record.ids else _VARIANTS_OF_NO_ARRAY
-    for dropped in newest[limit:]:
+    for dropped in newest[_VARIANTS:]:
         drop(dropped)
-    _records[place] = newest[:limit]
+    _records[place] = newest[:_VARIANTS]
     for array in arrays:
         ref = ref_of(array)
         if record not in ref.records:
             ref.records.append(record)
-            record.holders += 1
 
 
 def drop(
@@ -151,7 +181,7 @@ def drop(
         table[place] = others
     else:
         table.pop(place, None)
-    for each in record.ids:
+    for each in record.ids or record.holders:
         ref = arrays.get(each)
         if ref is not None and record in ref.records:
             ref.records.remove(record)
@@ -168,9 +198,10 @@ def _gone(
         del arrays[ref.id]
     records, ref.records = ref.records, []
     for record in records:
-        record.holders -= 1
-        if record.ids or not record.holders:
+        if record.ids:
             drop(record)
+        else:
+            record.holders.discard(ref.id)
     calls, ref.calls = ref.calls, []
     for call in calls:
         call()
@@ -179,6 +210,7 @@ def _gone(
 def forget(record: Record) -> None:
     """Remove a record though its arrays are there."""
     drop(record)
+    record.is_cleared = True
     Changes.count += 1
 
 
@@ -213,7 +245,7 @@ def follow(pairs: Sequence[tuple[int, Any]]) -> None:
             elif record.ids:
                 several[id(record)] = record
             else:
-                _add(record, (array,))
+                _hold(record, (array,))
     if several:
         outputs: dict[int, list[Any]] = {}
         for each, array in pairs:
@@ -225,13 +257,16 @@ def follow(pairs: Sequence[tuple[int, Any]]) -> None:
                     _follow(record, [outs[min(n, len(outs) - 1)] for outs in came])
 
 
+_NO_HOLDERS: set[int] = set()
+
+
 def _follow(record: Record, arrays: Sequence[Any]) -> None:
     copy = Record.__new__(Record)
     copy.key, copy.statics, copy.template = record.key, record.statics, record.template
     copy.packed, copy.fingerprint = record.packed, record.fingerprint
     copy.ids = ids = (*map(id, arrays),)
     copy.group = None if record.group is None else (record.group[0], ids)
-    copy.holders = 0
+    copy.holders, copy.is_cleared = _NO_HOLDERS, False
     place = (copy.key, ids)
     if copy.group is not None or place in _records:
         _add(copy, arrays)
@@ -239,7 +274,6 @@ def _follow(record: Record, arrays: Sequence[Any]) -> None:
     _records[place] = (copy,)
     for array in arrays:
         ref_of(array).records.append(copy)
-        copy.holders += 1
 
 
 def size() -> int:

@@ -28,6 +28,7 @@ from .._compat import (
 )
 from .fields import walk
 from .inputs import Copy, Inputs, Same, bits_of, identity_of, inputs_of
+from .spread import are_spread
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
@@ -131,7 +132,11 @@ def compute(
         return body(obj), None
     uses = learned.get(inputs)
     if uses is not None:
-        return body(obj), uses if uses.is_shareable(inputs) else None
+        if not uses.is_shareable(inputs):
+            return body(obj), None
+        if not uses.is_host and are_spread(inputs.arrays):
+            return _as_traced(body, obj, inputs), uses
+        return body(obj), uses
     if len(_reading.stack) >= _DEEPEST or tracing_is_forbidden():
         return body(obj), everything(inputs)
     if len(inputs.numbers) == len(inputs.arrays):
@@ -156,6 +161,16 @@ def compute(
     if general is not None:
         learned.put(inputs, general, by_number=False)
     return value, general or uses
+
+
+def _as_traced(body: Body, obj: Any, inputs: Inputs) -> Any:
+    """Like the first computation, always, on several devices. JAX runs some operations
+    as different programs when no trace is active (`x[::2]`, an inlined jit): the value
+    would have a different sharding than inside `jit`, and a process that has already
+    learned what the body uses, from an object of its own, would launch other programs
+    than the rest."""
+    traced = _trace(body, obj, inputs, ())
+    return body(obj) if traced is None else traced.run(inputs.arrays)
 
 
 def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:

@@ -29,6 +29,7 @@ from .._compat import (
     Tracer,
     current_trace,
     forget_failed_traces,
+    has_processes,
     jit_is_disabled,
     settings,
     tracing_is_forbidden,
@@ -42,6 +43,7 @@ from .._core.levels import traces_in
 from .._core.memo import keys_of, memo_of, note_entries
 from .._core.recent import Recent
 from .._core.slots import layout_of
+from .._core.spread import are_global
 from .._core.values import is_hashable, static_identity
 from .._errors import CachaxError, LiftError
 from .demand import (
@@ -118,6 +120,8 @@ class Entry:
         self.structure = structure
         self.statics = statics
         self.keeps_programs = function.keeps_programs
+        self.is_global = are_global(jax.tree.leaves(tree)) if has_processes() else None
+        """Whether it is for calls with global arrays; None if there are no others."""
         self.layout = layout_of(tree)
         self.maps: list[Map | None] = []
         self.is_open: list[bool] = []
@@ -159,7 +163,7 @@ class Entry:
         """Whether the last call was first tried with a wrong program."""
         self.last: Any = None
         self.static_numpy = False
-        self.inside_asks: set[Ask] = set()
+        self.inside_asks: dict[Ask, None] = {}
         """What can't be an input, unless the user supplies a value that can."""
         self.new_in_a_row = 0
         self.inside: Any = None
@@ -473,11 +477,14 @@ class Function:
             transform(lambda: None), "lower"
         )
         self.entries: dict[Any, Entry] = Recent()
+        self.kinds: dict[Any, Entry] = Recent()
+        """Of the same structures, those for global arrays and those for local ones."""
         note_entries(self)
 
     def forget(self) -> None:
         """Start again, as if it had not been called."""
         self.entries.clear()
+        self.kinds.clear()
 
     def call(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call that was not prepared by one like it."""
@@ -515,6 +522,9 @@ class Function:
     ) -> Any:
         """A call with arguments of a known structure: with values that are known for
         these arrays, or that are to be computed."""
+        if entry.is_global is not None and entry.is_global != are_global(leaves):
+            entry = self._other_kind(entry, tree)
+            key = entry.key_of(leaves, tree)
         is_incomplete = False
         try:
             values = entry.look_up(leaves, tree)
@@ -535,6 +545,19 @@ class Function:
         # JAX's message names the leaves of a flat list: have it name the arguments. If
         # it works (a donated buffer was also part of a value), all the better.
         return plain(*args, **kwargs)
+
+    def _other_kind(self, entry: Entry, tree: Any) -> Entry:
+        """For local arrays if `entry` is for global ones, or the other way round. What
+        a process does with its own arrays must make no difference to what it launches
+        together with the others."""
+        key = (entry.structure, entry.statics)
+        self.kinds.setdefault((key, entry.is_global), entry)
+        other = self.kinds.get((key, not entry.is_global))
+        if other is None:
+            other = Entry(self, tree, entry.structure, entry.statics)
+            other = self.kinds.setdefault((key, other.is_global), other)
+        self.entries[entry.structure if entry.statics is None else key] = other
+        return other
 
     def _call_known(
         self, entry: Entry, tree: Any, leaves: list[Any], key: Any, values: Any
@@ -603,6 +626,10 @@ class Function:
                 answers, [*demand.asked]
             )
         entry.new_in_a_row = entry.new_in_a_row + 1 if computed else 0
+        if computed:
+            # The next call that has its values must be noticed, to count anew. (A call
+            # that is ready is not, unless somebody records.)
+            entry.ready.clear()
         if not any(isinstance(x, Tracer) for x in leaves):
             entry.note(answers, program, traced, leaves, tree)
             entry.last = entry.key_of(leaves, tree)
@@ -684,6 +711,8 @@ def _is_new(need: Need, objects: list[Any], leaves: list[Any]) -> bool:
     inner = ((key, need.positions), *need.inner)
     return not any(
         index.candidates(key, (*(id(leaves[i]) for i in places),))
+        if places
+        else index.held_by(leaves, key)
         for key, places in inner
     )
 
