@@ -111,6 +111,20 @@ class StaleValueError(CachaxError, ValueError):
         """The largest difference, if the two differ in numbers."""
 
 
+class DisagreementError(CachaxError, RuntimeError):
+    """Inside `agree`: the processes are about to do different things."""
+
+
+class EnvironmentVariableError(CachaxError, ValueError):
+    """An environment variable that cachax reads and can't understand."""
+
+    def __init__(self, name: str, value: str) -> None:
+        super().__init__(
+            f"{name}={value!r} is not understood. Set it to 1, or to options: "
+            "timeout=30, every=10, or both, separated by a comma."
+        )
+
+
 def written_to(place: str) -> str:
     return (
         f"The numpy array in {place} was written to in place after the value was "

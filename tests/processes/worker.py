@@ -15,8 +15,11 @@ def main() -> None:
     jax.distributed.initialize(address, int(count), int(rank))
     module, _, name = program.partition(":")
     function = getattr(importlib.import_module(module), name)
-    with open(f"{files}.results", "w") as results:
-        for result in function(open(f"{files}.decisions", "w", buffering=1)):
+    with (
+        open(f"{files}.results", "w") as results,
+        open(f"{files}.decisions", "w", buffering=1) as decisions,
+    ):
+        for result in function(decisions):
             results.write(json.dumps(result) + "\n")
             results.flush()
     jax.distributed.shutdown()

@@ -34,6 +34,7 @@ class World:
 
     def _state(self) -> Any:
         prop: Any = cachax.cached_property if self.is_cached else property
+        method: Any = cachax.cached_method if self.is_cached else lambda fun: fun
 
         @jax.tree_util.register_dataclass
         @dataclasses.dataclass(frozen=True)
@@ -70,6 +71,10 @@ class World:
             def solution(self) -> Any:
                 return jax.scipy.linalg.cho_solve((self.factor, True), self.w)
 
+            @method
+            def power(self, n: int) -> Any:
+                return jnp.sum(self.x**n)
+
             @prop
             def grid(self) -> Any:
                 """Uses no array."""
@@ -77,13 +82,14 @@ class World:
 
         return State
 
-    def array(self, sharding: Any = None) -> jax.Array:
+    def array(self) -> jax.Array:
         """A new global array; the same in all processes."""
         self._arrays += 1
         rng = np.random.default_rng(self._arrays)
         numbers = rng.normal(size=(ROWS, COLUMNS)).astype(np.float32)
-        sharding = sharding or self.rows
-        return jax.make_array_from_callback(numbers.shape, sharding, numbers.__getitem__)
+        return jax.make_array_from_callback(
+            numbers.shape, self.rows, numbers.__getitem__
+        )
 
     def vector(self) -> jax.Array:
         self._arrays += 1

@@ -132,7 +132,9 @@ def _hold(record: Record, arrays: Iterable[Any]) -> None:
         ]
         if record in others:
             continue
-        same = [r for r in others if r.key == record.key and r.statics == record.statics]
+        same = [
+            r for r in others if r.key == record.key and r.statics == record.statics
+        ]
         for each in same or others[: 1 - _VARIANTS_OF_NO_ARRAY]:
             ref.records.remove(each)
             each.holders.discard(ref.id)

@@ -129,7 +129,7 @@ class Memo(weakref.ref[Any]):
 
     def drop_cleared(self) -> None:
         """Records were cleared: forget their values. (Not those whose records are gone
-        for other reasons: whether they are kept must not depend on what was cleared.)"""
+        for another reason: to clear one object must make no difference to others.)"""
         self.changes = Changes.count
         for key, record in [*self.indexed.items()]:
             if record.is_cleared:

@@ -1,0 +1,127 @@
+"""Programs that can't work on several processes, each with one mistake."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+import jax
+import jax.numpy as jnp
+
+import cachax
+
+from .world import World
+
+Mistake = Callable[[World], None]
+MISTAKES: list[Mistake] = []
+TIMEOUT = 3.0
+
+
+def mistake(function: Mistake) -> Mistake:
+    MISTAKES.append(function)
+    return function
+
+
+def made(log: TextIO) -> Iterator[Any]:
+    """What comes of each, with the check on: the error, and how long it took."""
+    world = World(is_cached=True)
+    for function in MISTAKES:
+        start = time.monotonic()
+        try:
+            with cachax.agree(timeout=TIMEOUT):
+                function(world)
+        except Exception as error:
+            raised = (type(error).__name__, str(error))
+        else:
+            raised = ("nothing", "")
+        yield function.__name__, (*raised, time.monotonic() - start)
+
+
+@mistake
+def first_read_in_one_process(world: World) -> None:
+    s = world.state()
+    if world.rank == 0:
+        print(s.mean)
+    world.use()(s)
+
+
+@mistake
+def cleared_in_one_process(world: World) -> None:
+    s = cachax.warm(world.state())
+    if world.rank == 1:
+        cachax.clear(s)
+    world.use()(s)
+
+
+@mistake
+def rebuilt_in_one_process(world: World) -> None:
+    s = cachax.warm(world.state())
+    if world.rank == 1:
+        s = dataclasses.replace(s, x=jnp.copy(s.x))
+    world.use()(s)
+
+
+@mistake
+def called_in_one_process(world: World) -> None:
+    s, use = cachax.warm(world.state()), world.use()
+    if world.rank == 0:
+        use(s)
+
+
+@mistake
+def called_in_another_order(world: World) -> None:
+    s, functions = cachax.warm(world.state()), [world.use(), world.step()]
+    for function in functions if world.rank == 0 else reversed(functions):
+        function(*(s, 0.1)[: 1 if function is functions[0] else 2])
+
+
+@mistake
+def read_in_another_order(world: World) -> None:
+    s, names = world.state(), ["mean", "total"]
+    for name in names if world.rank == 0 else reversed(names):
+        getattr(s, name)
+
+
+@mistake
+def made_with_other_static_fields(world: World) -> None:
+    jax.block_until_ready(world.state(scale=1 + world.rank).mean)
+
+
+@mistake
+def one_more_step_in_one_process(world: World) -> None:
+    s, step = world.state(), world.step()
+    for _ in range(2 + world.rank):
+        s = step(s, 0.1)
+
+
+@mistake
+def preset_in_one_process(world: World) -> None:
+    s = world.state()
+    if world.rank == 0:
+        s = cachax.preset(s, mean=1.0)
+    jax.block_until_ready(s.mean)
+
+
+@mistake
+def an_error_in_one_process(world: World) -> None:
+    if world.rank == 1:
+        raise ValueError("the local data are bad")
+    jax.block_until_ready(world.state().mean)
+
+
+@mistake
+def another_argument_of_a_method(world: World) -> None:
+    jax.block_until_ready(world.state().power(2 + world.rank))
+
+
+@mistake
+def another_object(world: World) -> None:
+    pair, use = [cachax.warm(world.state()), cachax.warm(world.state())], world.use()
+    use(pair[world.rank])
+
+
+@mistake
+def too_late(world: World) -> None:
+    if world.rank == 1:
+        time.sleep(TIMEOUT + 1)
+    jax.block_until_ready(world.state().mean)
