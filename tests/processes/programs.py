@@ -6,6 +6,7 @@ from typing import Any, TextIO
 
 from cachax._check.decisions import deciding
 
+from . import random_program as _random_program  # noqa: F401 (it is a scenario)
 from . import scenarios as _scenarios
 from .scenarios import SCENARIOS
 from .world import World, local_part
@@ -31,5 +32,11 @@ def compared(log: TextIO, names: Any = None) -> Iterator[Any]:
 
 def three(log: TextIO) -> Iterator[Any]:
     functions = [_scenarios.same_sequence, _scenarios.keeping, _scenarios.collector]
+    names = [name for name, each in SCENARIOS.items() if each in functions]
+    yield from compared(log, names)
+
+
+def at_random(log: TextIO) -> Iterator[Any]:
+    functions = [_random_program.random_program]
     names = [name for name, each in SCENARIOS.items() if each in functions]
     yield from compared(log, names)

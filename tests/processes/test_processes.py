@@ -3,37 +3,56 @@
 from typing import Any
 
 import numpy as np
-import pytest
 
 from .run import Ended, all_well, run
 from .scenarios import SCENARIOS
 
 
-@pytest.fixture(scope="module")
-def two() -> list[Ended]:
-    return run("processes.programs:compared", 2)
+def check(ended: list[Ended]) -> list[str]:
+    """What is wrong: numbers that plain properties don't give, or decisions that are
+    not the same."""
+    all_well(ended)
+    wrong = []
+    for name in ended[0].results:
+        results = [each.results[name] for each in ended]
+        if not all(map(is_as_plain, results)):
+            wrong.append(f"{name}: different numbers")
+        first, *others = (each["lines"] for each in results)
+        for rank, lines in enumerate(others, 1):
+            if lines != first:
+                wrong.append(f"{name}: process {rank}: {difference(first, lines)}")
+    return wrong
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_is_correct_on_two_processes(two: list[Ended], name: str) -> None:
-    all_well(two)
-    check([each.results[name] for each in two])
+def is_as_plain(result: dict[str, Any]) -> bool:
+    assert result["plain"]
+    assert result["lines"]
+    return all(
+        len(result[kind]) == len(result["plain"])
+        and all(map(is_close, result[kind], result["plain"]))
+        for kind in ("bare", "noted")
+    )
 
 
-def check(results: list[dict[str, Any]]) -> None:
-    for each in results:
-        for kind in ("bare", "noted"):
-            assert len(each[kind]) == len(each["plain"]) > 0
-            for ours, theirs in zip(each[kind], each["plain"], strict=True):
-                np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=1e-5)
-    assert len(results[0]["lines"]) > 0
-    for each in results[1:]:
-        assert each["lines"] == results[0]["lines"]
+def is_close(ours: Any, theirs: Any) -> bool:
+    same_shards = np.shape(ours) == np.shape(theirs)
+    return same_shards and np.allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def difference(ours: list[str], theirs: list[str]) -> str:
+    for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if one != other:
+            return f"decision {number}: {one} | {other}"
+    return f"{len(ours)} decisions | {len(theirs)}"
+
+
+def test_scenarios_are_correct_on_two_processes() -> None:
+    ended = run("processes.programs:compared", 2)
+    assert check(ended) == []
+    assert ended[0].results.keys() == SCENARIOS.keys()
 
 
 def test_three_of_them_are_correct_on_four_processes() -> None:
-    four = run("processes.programs:three", 4)
-    all_well(four)
-    for name in four[0].results:
-        check([each.results[name] for each in four])
-    assert len(four[0].results) == 3
+    ended = run("processes.programs:three", 4)
+    assert check(ended) == []
+    assert len(ended[0].results) == 3

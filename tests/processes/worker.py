@@ -1,6 +1,7 @@
 """One of the processes: `python -m processes.worker module:function rank count port
 files`. Writes what the function yields, and every decision before it is carried out."""
 
+import gc
 import importlib
 import json
 import sys
@@ -15,6 +16,8 @@ def main() -> None:
     jax.distributed.initialize(address, int(count), int(rank))
     module, _, name = program.partition(":")
     function = getattr(importlib.import_module(module), name)
+    gc.collect()
+    gc.freeze()  # to collect all of JAX at every `gc.collect` takes a tenth of a second
     with (
         open(f"{files}.results", "w") as results,
         open(f"{files}.decisions", "w", buffering=1) as decisions,

@@ -31,6 +31,7 @@ class Watcher:
         self._count = 0
         self._recent: deque[Any] = deque(maxlen=_RECENT)
         self._failed: str | None = None
+        self._said = ""
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._seen: tuple[dict[int, int], float] = ({}, time.monotonic())
@@ -75,7 +76,9 @@ class Watcher:
         for name, message in found.items():
             if name == "difference":
                 self._failed = message
-            print(f"cachax.agree: {message}", file=sys.stderr, flush=True)
+            if message != self._said:
+                self._said = message
+                print(f"cachax.agree: {message}", file=sys.stderr, flush=True)
 
     def _compare(self, published: dict[str, str]) -> None:
         """Tell all processes what is different."""
