@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 from cachax._check.decisions import deciding
 
-from . import random_program as _random_program  # noqa: F401 (it is a scenario)
+from . import random_program as _random_program
 from . import scenarios as _scenarios
 from .scenarios import SCENARIOS
 from .world import World, local_part

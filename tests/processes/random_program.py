@@ -17,9 +17,23 @@ from .scenarios import read, scenario
 from .world import World
 
 OPERATIONS = 200
-KINDS = (
-    "make rebuild scale step step use read read clear drop power copy loop new warm"
-).split()
+KINDS = [
+    "make",
+    "rebuild",
+    "scale",
+    "step",
+    "step",
+    "use",
+    "read",
+    "read",
+    "clear",
+    "drop",
+    "power",
+    "copy",
+    "loop",
+    "new",
+    "warm",
+]
 NAMES = ["factor", "mean", "total", "spread", "solution", "grid"]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from .._compat import CONCRETE, Tracer, current_trace, is_jitted
+from .._compat import CONCRETE, current_trace, has_processes, is_jitted
 from .._core.computed import Computed
 from .._core.fields import walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
@@ -24,7 +24,9 @@ from .._core.levels import traces_in
 from .._core.spread import are_global, is_global
 from .._core.watch import watching
 from .._core.where import where_now
-from .._jit.call import Entry, Function, Program
+from .._jit.call import Function, name_of
+from .._jit.entry import Entry
+from .._jit.program import Program
 
 Method = Callable[..., Any]
 _ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
@@ -55,7 +57,7 @@ def deciding(listener: Callable[[Decision], None]) -> Iterator[None]:
     with watching(
         {
             (Computed, "evaluate"): hooks.on_evaluate,
-            (Program, "run"): hooks.on_run,
+            (Program, "launch"): hooks.on_launch,
             (Function, "call"): hooks.on_call,
         }
     ):
@@ -77,21 +79,26 @@ class _Hooks:
 
         return evaluating
 
-    def on_run(self, run: Method) -> Method:
-        def running(
-            program: Program, entry: Entry, values: Any, leaves: list[Any]
+    def on_launch(self, launch: Method) -> Method:
+        def launching(
+            program: Program, entry: Entry, values: Any, args: Any, kwargs: Any
         ) -> Any:
-            if current_trace() is CONCRETE and _is_global(entry, values, leaves):
-                # First: it may find that this is not the program for this call.
-                _trace(program, entry, values, leaves)
-                more = (entry.structure, entry.statics)
-                self._decide(f"run {_name_of(entry)}", leaves, more, _carried(program))
-            return run(program, entry, values, leaves)
+            if current_trace() is CONCRETE and has_processes():
+                tree, statics = entry.options.static.take_out(args, kwargs)
+                leaves, structure = jax.tree.flatten(tree)
+                if _is_global(entry, values, leaves):
+                    if is_jitted(program.call):
+                        # It may find that it is not the program for this call. Nothing
+                        # is launched, and JAX keeps the trace for the call.
+                        program.call.trace(values, *args, **kwargs)
+                    what = f"run {name_of(program.fun())}"
+                    self._decide(what, leaves, (structure, statics), _carried(program))
+            return launch(program, entry, values, args, kwargs)
 
-        return running
+        return launching
 
     def on_call(self, call: Method) -> Method:
-        """While this is wrapped, a warm call takes the way through `Program.run`."""
+        """While this is wrapped, a warm call takes the way through `Program.launch`."""
 
         def calling(function: Function, plain: Any, args: Any, kwargs: Any) -> Any:
             return call(function, plain, args, kwargs)
@@ -127,11 +134,6 @@ def _parts_of(obj: Any) -> tuple[list[Any], Any]:
     return [*arrays, *strings], inputs.statics
 
 
-def _name_of(entry: Entry) -> str:
-    function = entry.function()
-    return "a function" if function is None else function.qualname
-
-
 def _carried(program: Program) -> str:
     if program.computes_inside:
         return ", which computes its values inside"
@@ -145,23 +147,11 @@ def _is_global(entry: Entry, values: Any, leaves: list[Any]) -> bool:
 
 def _has_global_shardings(entry: Entry) -> bool:
     """A program without global arguments may be one of all processes by its options."""
-    function = entry.function()
-    options = {} if function is None else function.options.others
-    given = (options.get("out_shardings"), entry.shardings)
+    given = [entry.options.given.get(f"{end}_shardings") for end in ("in", "out")]
     return any(
         isinstance(x, jax.sharding.Sharding) and not x.is_fully_addressable
         for x in jax.tree.leaves(given)
     )
-
-
-def _trace(program: Program, entry: Entry, values: Any, leaves: list[Any]) -> None:
-    """Without launching anything. JAX keeps the trace for the call."""
-    if is_jitted(program.call) and not any(isinstance(x, Tracer) for x in leaves):
-        if entry.donated:
-            kept, donated = entry.pick_kept(leaves), entry.pick_donated(leaves)
-            program.call.trace(values, kept, donated)
-        else:
-            program.call.trace(values, leaves)
 
 
 class Numbers:

@@ -205,9 +205,9 @@ class Computed(Key):
         return None
 
     def _candidates(self, inputs: Inputs, uses: Uses) -> tuple[index.Record, ...]:
-        ids = uses.ids(inputs)
-        if ids:
-            return index.candidates(self, ids)
+        arrays = uses.arrays(inputs)
+        if arrays:
+            return index.candidates(self, index.known(arrays))
         return index.held_by(inputs.arrays, self)
 
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
@@ -216,11 +216,11 @@ class Computed(Key):
 
     def _used(self, inputs: Inputs) -> list[Any]:
         uses = self.learned.get(inputs)
-        return [] if uses is None else [inputs.arrays[i] for i in uses.positions]
+        return [] if uses is None else uses.arrays(inputs)
 
     def note(self, inputs: Inputs, uses: Uses, value: Any) -> index.Record | None:
         """Keep a value for all objects with these inputs."""
-        arrays = [inputs.arrays[i] for i in uses.positions]
+        arrays = uses.arrays(inputs)
         numbers = {i for i, _ in inputs.numbers}
         holders = [x for i, x in enumerate(inputs.arrays) if i not in numbers]
         if not holders or traces_in(value):
@@ -251,7 +251,7 @@ class Computed(Key):
                 and record.statics[0] == inputs.statics
                 and record.statics[-1] == settings()
             ):
-                return record.template.fill([inputs.arrays[i] for i in uses.positions])
+                return record.template.fill(uses.arrays(inputs))
         return UNKNOWN
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:

@@ -84,6 +84,7 @@ class Memo(weakref.ref[Any]):
         "holds",
         "indexed",
         "key",
+        "packed",
         "provider",
         "settings",
         "supplied",
@@ -93,6 +94,8 @@ class Memo(weakref.ref[Any]):
     key: int
     values: dict[Key, Any]
     folded: dict[Key, "_Folded"]
+    packed: dict[Any, Any]
+    """Values as programs take them (`_jit`)."""
     provider: Provider | None
     indexed: dict[Key, Record]
     """The records of values that are in the index too, or were: one that was cleared
@@ -112,6 +115,7 @@ class Memo(weakref.ref[Any]):
         self.key = id(obj)
         values = self.values = {}
         folded = self.folded = {}
+        packed = self.packed = {}
         self.provider = None
         self.supplied = set()
         indexed = self.indexed = {}
@@ -122,6 +126,7 @@ class Memo(weakref.ref[Any]):
         def forget() -> None:
             values.clear()
             folded.clear()
+            packed.clear()
             indexed.clear()
 
         self._snapshot = Snapshot(obj, forget)

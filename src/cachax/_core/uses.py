@@ -60,11 +60,9 @@ class Uses:
         arrays, which can be written to, don't."""
         return inputs.writable.isdisjoint(self.positions)
 
-    def ids(self, inputs: Inputs) -> tuple[int, ...]:
-        """The arrays, by identity."""
-        arrays = inputs.arrays
-        numbers = {i for i, _ in inputs.numbers}
-        return tuple(id(arrays[i]) for i in self.positions if i not in numbers)
+    def arrays(self, inputs: Inputs) -> list[Any]:
+        """Those that it used."""
+        return [inputs.arrays[i] for i in self.positions]
 
     def statics(self, inputs: Inputs) -> tuple[Any, ...]:
         """The rest, and the configuration of JAX."""
@@ -278,7 +276,7 @@ def _trace(
     positions = tuple(i for i in sorted(used) if i not in numbers)
     fingerprint = (
         hashlib.blake2b(_ADDRESS.sub("", str(jaxpr.jaxpr)).encode()).digest(),
-        tuple(reading.label(x) for x in [*jaxpr.consts, *functions_in(jaxpr.jaxpr)]),
+        tuple(map(Same, [*jaxpr.consts, *functions_in(jaxpr.jaxpr)])),
         str(structure),  # not itself: it may hold a function that holds an array
         tuple(None if x is None else identity_of(x[0]) for x in statics),
         positions,
@@ -319,8 +317,6 @@ class Reading:
         self._obj = obj
         self._inputs = inputs
         self._trace = current_trace()
-        self._labels: dict[int, tuple[Any, Any]] = {}
-        """Where the arrays come from that became inputs."""
         self.reads: set[Any] = set()
         self.used: set[int] = set()
         self.everything = False
@@ -334,16 +330,8 @@ class Reading:
         found = self._copy.originals.get(id(obj))
         return found[1] if found is not None and found[0] is obj else None
 
-    def label(self, const: Any) -> Any:
-        """What distinguishes a constant of the trace: which value it is of which object
-        that the body read, or its identity."""
-        return self._labels.get(id(const), (None, Same(const)))[1]
-
     def value(self, key: Any, value: Any, original: Any, uses: Uses | None) -> Any:
         """What a body sees of a value that was computed for the original object."""
-        numbers = {id(x): n for n, (_, x) in enumerate(self._copy.originals.values())}
-        for n, leaf in enumerate(jax.tree.leaves(value)):
-            self._labels[id(leaf)] = (leaf, (key, numbers.get(id(original)), n))
         self.reads.add((key, original is self._obj))
         if uses is None:
             self.is_shareable = False
