@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 import cachax
+from cachax._compat import coordination_client
 
 from .world import World
 
@@ -35,6 +36,61 @@ def made(log: TextIO) -> Iterator[Any]:
         else:
             raised = ("nothing", "")
         yield function.__name__, (*raised, time.monotonic() - start)
+    yield "left on the board", _many(world)
+
+
+def watched(log: TextIO) -> Iterator[Any]:
+    """The same with a thread that compares now and then."""
+    world = World(is_cached=True)
+    s, t = world.state(), world.state()
+    with cachax.agree(every=0.1, timeout=1.0):
+        if world.rank == 1:
+            time.sleep(3)  # process 0 waits for the other, inside a program
+        yield "stalled", float(s.mean)
+    raised = "nothing"
+    try:
+        with cachax.agree(every=0.1):
+            # Messages of the same size: these numbers are wrong, and nothing says so.
+            yield "mixed up", float(t.mean if world.rank == 0 else t.total)
+            time.sleep(1)
+            jax.block_until_ready(s.total)
+    except cachax.DisagreementError as error:
+        raised = str(error)
+    yield "raised", raised
+
+
+def by_environment(log: TextIO) -> Iterator[Any]:
+    raised = "nothing"
+    try:
+        first_read_in_one_process(World(is_cached=True))
+    except cachax.DisagreementError as error:
+        raised = str(error)
+    yield "raised", raised
+
+
+def until_the_end(log: TextIO) -> Iterator[Any]:
+    """One process ends, and the other goes on."""
+    world, raised = World(is_cached=True), "nothing"
+    s = world.state()
+    jax.block_until_ready(s.mean)
+    try:
+        if world.rank == 0:
+            jax.block_until_ready(s.total)
+    except cachax.DisagreementError as error:
+        raised = str(error)
+    yield "raised", raised
+
+
+def _many(world: World) -> list[int]:
+    """What is left by two contexts with more decisions than are kept at a time."""
+    use, s = world.use(), world.state()
+    for _ in range(2):
+        with cachax.agree():
+            for _ in range(70):
+                use(s)
+    client, last = coordination_client(), len(MISTAKES) + 2
+    contexts = [f"cachax/{number}/" for number in (last - 1, last)]
+    return [len(client.key_value_dir_get(each)) for each in contexts]
 
 
 @mistake

@@ -35,7 +35,7 @@ class Ended:
 
 
 def run(
-    program: str, count: int, timeout: float = 60.0, environment: Any = None
+    program: str, count: int, timeout: float = 180.0, environment: Any = None
 ) -> list[Ended]:
     """Run `module:function` in so many processes. What the function yields, pairs of a
     name and something that JSON can write, are its results."""

@@ -25,7 +25,6 @@ def main() -> None:
         for result in function(decisions):
             results.write(json.dumps(result) + "\n")
             results.flush()
-    jax.distributed.shutdown()
 
 
 if __name__ == "__main__":
