@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ._errors import LiftError as LiftError
     from ._errors import NotKeptWarning as NotKeptWarning
     from ._errors import NowhereToStoreError as NowhereToStoreError
+    from ._errors import OneProcessWarning as OneProcessWarning
     from ._errors import StaleValueError as StaleValueError
     from ._errors import UnhashableArgumentError as UnhashableArgumentError
     from ._errors import UnhashableValueError as UnhashableValueError
@@ -43,6 +44,7 @@ else:
             "LiftError",
             "NotKeptWarning",
             "NowhereToStoreError",
+            "OneProcessWarning",
             "StaleValueError",
             "UnhashableArgumentError",
             "UnhashableValueError",

@@ -159,6 +159,20 @@ class NotKeptWarning(UserWarning):
     of date without anybody knowing."""
 
 
+class OneProcessWarning(UserWarning):
+    """While a report is made: something is done with global arrays that the other
+    processes don't do."""
+
+
+def in_one_process(what: str, where: str, condition: str) -> OneProcessWarning:
+    return OneProcessWarning(
+        f"{what} at {where}, inside `if {condition}`. Its arrays are those of several "
+        "processes, so all of them have to do the same: otherwise they wait for each "
+        "other for ever. Do it before the `if` (`cachax.warm(obj)` computes values "
+        "ahead); what is computed already can be read in one process."
+    )
+
+
 def holds_its_object(owner: str) -> NotKeptWarning:
     return NotKeptWarning(
         f"{owner} returned a value that refers back to its own object (a closure over "

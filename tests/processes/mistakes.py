@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
@@ -42,6 +43,7 @@ def made(log: TextIO) -> Iterator[Any]:
 def watched(log: TextIO) -> Iterator[Any]:
     """The same with a thread that compares now and then."""
     world = World(is_cached=True)
+    yield from recorded(world)
     s, t = world.state(), world.state()
     with cachax.agree(every=0.1, timeout=1.0):
         if world.rank == 1:
@@ -57,6 +59,20 @@ def watched(log: TextIO) -> Iterator[Any]:
     except cachax.DisagreementError as error:
         raised = str(error)
     yield "raised", raised
+
+
+def recorded(world: World) -> Iterator[Any]:
+    """What a recording says of a mistake, before it has an effect. All processes make
+    the same one, so that none waits."""
+    use, s = world.use(), world.state()
+    with cachax.record(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if jax.process_index() >= 0:
+            jax.block_until_ready(s.mean)
+            use(s)
+            cachax.clear(s, "mean")
+        jax.block_until_ready(s.total)
+    yield "warned", [str(warning.message) for warning in caught]
 
 
 def by_environment(log: TextIO) -> Iterator[Any]:

@@ -40,6 +40,11 @@ def test_the_watcher_says_why_a_process_waits_and_what_was_mixed_up() -> None:
     ended = run("processes.mistakes:watched", 2)
     all_well(ended)
     for each in ended:
+        warned = "\n".join(each.results["warned"])
+        for what in ("mean is computed at", "use is called at", "mean is cleared at"):
+            assert what in warned
+        assert "inside `if jax.process_index() >= 0`" in warned
+        assert "cachax.warm(obj)" in warned
         assert "Nothing has happened for 1 s" in each.errors
         assert "process 0: 1 decisions, the last was to compute World." in each.errors
         assert "process 1: 0 decisions" in each.errors
