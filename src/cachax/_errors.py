@@ -111,6 +111,20 @@ class StaleValueError(CachaxError, ValueError):
         """The largest difference, if the two differ in numbers."""
 
 
+class DisagreementError(CachaxError, RuntimeError):
+    """Inside `agree`: the processes are about to do different things."""
+
+
+class EnvironmentVariableError(CachaxError, ValueError):
+    """An environment variable that cachax reads and can't understand."""
+
+    def __init__(self, name: str, value: str) -> None:
+        super().__init__(
+            f"{name}={value!r} is not understood. Set it to 1, or to options: "
+            "timeout=30, every=10, or both, separated by a comma."
+        )
+
+
 def written_to(place: str) -> str:
     return (
         f"The numpy array in {place} was written to in place after the value was "
@@ -143,6 +157,20 @@ OUTSIDE = (
 class NotKeptWarning(UserWarning):
     """A value that cannot be kept: it would keep its object alive for ever, or be out
     of date without anybody knowing."""
+
+
+class OneProcessWarning(UserWarning):
+    """While a report is made: something is done with global arrays that the other
+    processes don't do."""
+
+
+def in_one_process(what: str, where: str, condition: str) -> OneProcessWarning:
+    return OneProcessWarning(
+        f"{what} at {where}, inside `if {condition}`. Its arrays are those of several "
+        "processes, so all of them have to do the same: otherwise they wait for each "
+        "other for ever. Do it before the `if` (`cachax.warm(obj)` computes values "
+        "ahead); what is computed already can be read in one process."
+    )
 
 
 def holds_its_object(owner: str) -> NotKeptWarning:

@@ -18,6 +18,7 @@ from .._jit.vmap import BatchKey
 from .causes import MADE_INSIDE, RETURNED
 from .events import Event, What, Where
 from .journal import Journal
+from .memory import why_jit_pays
 from .reads import wait_for
 from .record import recording
 from .report import Report
@@ -192,11 +193,12 @@ def _property(
     host = (
         "host-only body" if What.COMPUTED in kinds and _is_host_only(key, obj) else ""
     )
+    memory = why_jit_pays(key, obj) if What.COMPUTED in kinds and not host else ""
     return Property(
         argument,
         key.of(obj),
         ", ".join(became),
-        "; ".join(dict.fromkeys([*whys, *([host] if host else [])])),
+        "; ".join(dict.fromkeys(filter(None, [*whys, host, memory]))),
         asked[0] if asked else None,
         sum(e.seconds for e in mine if e.what is What.COMPUTED),
         max((e.bytes for e in mine), default=0),
