@@ -1,17 +1,20 @@
 """The only file that touches JAX internals. Each says which versions it is for;
 `tests/test_compat.py` fails loudly when JAX changes one of them."""
 
+import enum
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import config as _config
 from jax._src import core as _core  # trace_ctx, eval_trace: 0.4.36 and later
 from jax._src import distributed as _distributed  # global_state: 0.4.36 and later
 from jax._src import dtypes as _dtypes
 from jax._src import sharding_impls as _shardings
 from jax._src import source_info_util as _source_info
+from jax._src import tree_util as _tree_util  # _registry: 0.4.36 and later
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.state.types import AbstractRef  # 0.4.36 and later
 
@@ -19,6 +22,8 @@ UNSPECIFIED: Any = vars(_shardings)["UNSPECIFIED"]  # 0.4.36 and later
 """Left to JAX, which None in a sharding is not always."""
 
 Tracer: Any = jax.core.Tracer
+TraceBase: Any = _core.Trace
+set_current_trace: Any = _core.set_current_trace
 Trace = Any
 """One level of tracing. JAX has no public type for it."""
 
@@ -149,6 +154,15 @@ _TRACES = {
 }
 
 
+def is_registered(cls: type) -> bool:
+    """Whether JAX takes objects of this class apart. (Not by `jax.tree.structure`,
+    which would run the code of the class.)"""
+    return cls in _tree_util._registry or issubclass(cls, tuple)
+
+
+aval_of: Any = vars(_core).get("typeof") or vars(_core)["get_aval"]  # 0.7; before
+
+
 def aval_of_number(number: Any) -> tuple[Any, ...]:
     """The shape, dtype and weak type that a Python number has inside `jit`."""
     if type(number) is bool:
@@ -170,22 +184,35 @@ eval_jaxpr: Any = _core.eval_jaxpr
 """Runs a jaxpr operation by operation."""
 
 
-def functions_in(jaxpr: Any) -> list[Any]:
-    """The Python functions that the results of a jaxpr depend on: callbacks. The text
-    of a jaxpr doesn't tell them apart. Derivative rules have no influence on results,
-    and what only reports has none either."""
-    found = []
+def hidden_in(jaxpr: Any) -> list[Any]:
+    """What the results of a jaxpr depend on and its text doesn't show: constants of the
+    functions that it calls, callbacks, other objects. Derivative rules have no
+    influence on results, and what only reports has none either."""
+    found = [*getattr(jaxpr, "consts", ())]
     for eqn in jaxpr.eqns:
         if not str(eqn.primitive).startswith(("debug_", "custom_")):
-            found += [x for x in eqn.params.values() if _is_function(x)]
-        for inner in jax.tree.leaves([*eqn.params.values()], is_leaf=_is_jaxpr):
-            if _is_jaxpr(inner):
-                found += functions_in(getattr(inner, "jaxpr", inner))
+            found += [x for x in jax.tree.leaves(eqn.params) if _is_hidden(x)]
+        for inner in _jaxprs_in(eqn.params):
+            found += [*getattr(inner, "consts", ())]
+            found += hidden_in(getattr(inner, "jaxpr", inner))
     return found
 
 
-def _is_function(x: Any) -> bool:
-    return callable(x) and not _is_jaxpr(x) and not isinstance(x, type)
+def _is_hidden(x: Any) -> bool:
+    return not _is_jaxpr(x) and not isinstance(x, _SHOWN)
+
+
+_SHOWN: tuple[type, ...] = (bool, int, float, complex, str, bytes, type, enum.Enum)
+_SHOWN += (np.dtype, np.generic, jax.sharding.Sharding, jax.sharding.PartitionSpec)
+
+
+def has_jaxprs(params: dict[str, Any]) -> bool:
+    return bool(_jaxprs_in(params))
+
+
+def _jaxprs_in(params: dict[str, Any]) -> list[Any]:
+    leaves = jax.tree.leaves([*params.values()], is_leaf=_is_jaxpr)
+    return [x for x in leaves if _is_jaxpr(x)]
 
 
 _JAXPRS: Any = (_core.Jaxpr, getattr(_core, "ClosedJaxpr", _core.Jaxpr))  # one in 0.12

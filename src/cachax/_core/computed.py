@@ -15,15 +15,18 @@ from .levels import UsesAxisError, level_of, may_be_kept, traces_in
 from .memo import NOT_PROVIDED, Key, Memo, keys_of, may_have_values, memo_of
 from .recent import Recent
 from .uses import (
-    UNKNOWN,
     Learned,
+    NotKnownError,
     Uses,
     compute,
+    everything,
+    is_deep,
+    is_same_function,
     learn,
     leaves_traced,
     reading_of,
 )
-from .values import template_of
+from .values import Template, template_of
 
 MISSING: Any = object()
 _NEEDS_CONCRETE_VALUES = (
@@ -41,6 +44,8 @@ class Computed(Key):
         self.learned = Learned(Recent())
         self.batched: dict[Any, Any] = Recent()
         """The same for each example of a batch, by how the batch is mapped."""
+        self._same: dict[Any, bool] = Recent()
+        """Whether the body does the same for objects whose numbers differ."""
         self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
         self.body = body
         self._name = name  # as written: the class may not have set its name
@@ -94,6 +99,8 @@ class Computed(Key):
         reading = reading_of(obj)
         if reading is not None:
             context, original = reading
+            if context.only_known and self.peek(original, MISSING) is MISSING:
+                raise NotKnownError
             return context.value(self, *self._read_original(original)), None
         inputs = inputs_of(obj)
         if inputs is None:
@@ -106,11 +113,10 @@ class Computed(Key):
             if record is not None:
                 return self._found(obj, record, inputs), None if traces else record
         if not traces:
-            record = None
-            uses = self.learned.get(inputs)
-            value = UNKNOWN if uses is None else self._known(inputs, uses)
-            if value is UNKNOWN:
-                value, uses = self.evaluate(obj, inputs)
+            record = self._known(obj, inputs)
+            if record is not None:
+                return self._found(obj, record, inputs), record
+            value, uses = self.evaluate(obj, inputs)
             if uses is not None and memo.after_a_body(obj) is memo_of(obj):
                 record = self.note(inputs, uses, value)
             return value, record
@@ -221,14 +227,18 @@ class Computed(Key):
     def note(self, inputs: Inputs, uses: Uses, value: Any) -> index.Record | None:
         """Keep a value for all objects with these inputs."""
         arrays = uses.arrays(inputs)
-        holders = inputs.holders
-        if not holders or traces_in(value):
+        if not inputs.holders or traces_in(value):
             return None
         template = template_of(value, arrays)
         if template is None:
             return None
-        record = index.put(self, arrays, uses.statics(inputs), template, holders)
-        record.fingerprint = uses.fingerprint
+        return self._put(inputs, uses, template)
+
+    def _put(self, inputs: Inputs, uses: Uses, template: Template) -> index.Record:
+        arrays, statics = uses.arrays(inputs), uses.statics(inputs)
+        record = index.put(self, arrays, statics, template, inputs.holders)
+        record.uses = uses
+        record.numbers = inputs.by_position
         return record
 
     def forget(self, obj: Any) -> None:
@@ -240,28 +250,40 @@ class Computed(Key):
                 if record.key == self:
                     index.forget(record)
 
-    def _known(self, inputs: Inputs, uses: Uses) -> Any:
-        """A value for the same arrays whose body did the same, though a Python number
-        or the order of a dictionary was different."""
-        for record in self._candidates(inputs, uses):
-            if (
-                record.fingerprint is not None
-                and record.fingerprint == uses.fingerprint
-                and record.statics[0] == inputs.statics
-                and record.statics[-1] == settings()
-            ):
-                return record.template.fill(uses.arrays(inputs))
-        return UNKNOWN
+    def _known(self, obj: Any, inputs: Inputs) -> index.Record | None:
+        """A record for an object with the same arrays, if the body would do the same
+        though a Python number or the order of a dictionary is different."""
+        now = (inputs.statics, settings())
+        found = (x for array in inputs.holders for x in index.records_of(array))
+        for old in dict.fromkeys(found):
+            if old.key != self or (old.statics[0], old.statics[-1]) != now:
+                continue
+            arrays = old.uses.arrays(inputs)
+            if arrays and index.known(arrays) != old.contents:
+                continue
+            if old.uses.statics(inputs) == old.statics:  # only what was learned is gone
+                self.learned.put(inputs, old.uses)
+                return old
+            pair = (inputs.exactly, old.statics)
+            if pair not in self._same:
+                orders = old.statics[3]
+                self._same[pair] = is_same_function(
+                    self.body, obj, inputs, old.numbers, orders, self.learned
+                )
+            if self._same[pair]:
+                new = self._put(inputs, old.uses, old.template)
+                new.packed = old.packed
+                return new
+        return None
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
         """What the body computes for `obj`, whatever is kept, and what it used."""
 
-        def known(uses: Uses) -> Any:
-            return self._known(inputs, uses)  # type: ignore[arg-type]
-
         try:
             with jax.profiler.TraceAnnotation(self.of(obj)), level_of(obj, self.body):
-                return compute(self.body, obj, inputs, self.learned, known)
+                if inputs is not None and is_deep():  # with one frame less
+                    return self.body(obj), everything(inputs)
+                return compute(self.body, obj, inputs, self.learned)
         except _NEEDS_CONCRETE_VALUES as error:
             if not getattr(error, "__notes__", ()):  # not added yet, further inside
                 error.add_note(host_only_note(self.of(obj)))

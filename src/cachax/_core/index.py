@@ -32,13 +32,14 @@ class Record:
 
     __slots__ = (
         "contents",
-        "fingerprint",
         "holders",
         "is_cleared",
         "key",
+        "numbers",
         "packed",
         "statics",
         "template",
+        "uses",
     )
 
     def __init__(
@@ -50,8 +51,10 @@ class Record:
         self.template = value
         self.packed: Any = None
         """Its form inside `jit`, once that is known (`_jit`)."""
-        self.fingerprint: Any = None
-        """Of the trace of the body, where numbers or orders may make a difference."""
+        self.uses: Any = None
+        """Which of the inputs of its object it used."""
+        self.numbers: dict[int, Any] = {}
+        """The Python numbers of its object, by position."""
         self.holders: set[Contents] = set()
         """For a value that used no array: the contents of the arrays of its objects."""
         self.is_cleared = False

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._compat import aval_of_number, is_ref
+from .._compat import aval_of_number, is_ref, is_registered
 from .fields import (
     ATOMS,
     UNSET,
@@ -86,9 +86,20 @@ class Inputs:
     numbers: tuple[Any, ...]
     """Which of the arrays are Python numbers, with their types."""
     orders: tuple[Any, ...]
-    """The orders of dictionaries whose keys are not sorted: JAX sorts them."""
+    """The orders of dictionaries whose keys are not sorted, with the numbers of these
+    among the things taken apart: JAX sorts them."""
     writable: frozenset[int]
     """Which of the arrays are numpy's: a change of their contents can't be detected."""
+
+    @property
+    def by_position(self) -> dict[int, Any]:
+        """The Python numbers."""
+        return {i: self.arrays[i] for i, _ in self.numbers}
+
+    @property
+    def bits(self) -> tuple[Any, ...]:
+        """The Python numbers, exactly."""
+        return tuple(bits_of(self.arrays[i]) for i, _ in self.numbers)
 
     @property
     def holders(self) -> list[Any]:
@@ -99,7 +110,7 @@ class Inputs:
     @property
     def exactly(self) -> tuple[Any, ...]:
         """All that a body can see without using the contents of an array."""
-        return (self.statics, self.numbers, self.orders)
+        return (self.statics, self.numbers, self.bits, self.orders)
 
 
 def bits_of(number: Any) -> Any:
@@ -148,17 +159,24 @@ def inputs_of(obj: Any) -> Inputs | None:
             seen[id(thing)] = len(seen)
             taken = take_apart(thing)
             statics.append((cls, taken.names, len(taken.parts)))
-            if _has_hidden_state(cls):
+            if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
                 statics.append(Same(thing))
             if cls is dict and id(thing) not in unordered:
                 order = tuple(map(identity_of, thing))
-                orders += [order] if order != taken.names else []
+                orders += [(seen[id(thing)], order)] if order != taken.names else []
             if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
                 unordered.update(map(id, taken.parts))
             stack += reversed(taken.parts)
     return Inputs(
         arrays, tuple(statics), tuple(numbers), tuple(orders), frozenset(writable)
     )
+
+
+def _is_one_of_a_kind(cls: type) -> bool:
+    """Whether an object of this class is a different one than all others: it is not
+    equal to any, and JAX doesn't rebuild it."""
+    equals: Any = cls.__eq__
+    return equals is object.__eq__ and not is_registered(cls)
 
 
 def is_array(thing: Any) -> bool:
@@ -309,19 +327,29 @@ class Copy:
         self,
         obj: Any,
         arrays: Iterable[Any],
-        is_sorted: bool = False,
+        orders: dict[int, tuple[Any, ...]] | None = None,
         instead: tuple[int, Any] | None = None,
     ) -> None:
-        """With `instead`, one of the static parts, by number, is replaced too."""
+        """With `orders`, the keys of dictionaries are in these orders, or sorted. With
+        `instead`, one of the static parts, by number, is replaced."""
         self._arrays = iter(arrays)
         self._instead = instead
         self.statics = 0
         """How many static parts there are."""
-        self._is_sorted = is_sorted
+        self._orders = orders
         self._copies: dict[int, Any] = {}
+        self._count = 0
         self.originals: dict[int, tuple[Any, Any]] = {}
         """The objects in it, by id, with what they are copies of."""
         self.obj = self._copy(obj)
+
+    def is_copy(self, thing: Any) -> bool:
+        found = self.originals.get(id(thing))
+        return found is not None and found[0] is thing
+
+    def original(self, thing: Any) -> Any:
+        """What `thing` is a copy of; itself if it isn't one."""
+        return self.originals[id(thing)][1] if self.is_copy(thing) else thing
 
     def _copy(self, thing: Any) -> Any:
         if is_array(thing):
@@ -333,18 +361,29 @@ class Copy:
             return thing
         if id(thing) in self._copies:
             return self._copies[id(thing)]
+        number, self._count = self._count, self._count + 1
         taken = take_apart(thing)
         parts = [self._copy(part) for part in taken.parts]
-        is_object = type(thing).__weakrefoffset__ != 0
-        order = self._is_sorted and type(thing) is dict
-        if not is_object and not order and all(map(operator.is_, parts, taken.parts)):
-            new = thing  # shared, so that a body can note something in a list
-        elif taken.rebuild is None:
-            raise CannotRebuildError
-        else:
+        new = thing
+        if self._is_changed(thing, number, parts, taken):
+            if taken.rebuild is None or hasattr(type(thing), "__del__"):
+                raise CannotRebuildError
             new = taken.rebuild(parts)
-            if order:
-                new = {key: new[key] for key in in_order(new)}
+            if self._orders is not None and type(thing) is dict:
+                keys = {identity_of(key): key for key in new}
+                order = self._orders.get(number, taken.names)
+                new = {keys[each]: new[keys[each]] for each in order}
+            self.originals[id(new)] = (new, thing)
         self._copies[id(thing)] = new
-        self.originals[id(new)] = (new, thing)
         return new
+
+    def _is_changed(
+        self, thing: Any, number: int, parts: list[Any], taken: Taken
+    ) -> bool:
+        """Whether a copy is needed. What has no arrays in it is shared: a body may ask
+        which object it is, or note something in a list."""
+        if not all(map(operator.is_, parts, taken.parts)):
+            return True
+        if self._orders is not None and type(thing) is dict:
+            return True
+        return bool(names_of(type(thing))) and type(thing).__weakrefoffset__ != 0

@@ -1,16 +1,19 @@
 """Which inputs of an object a body uses, learned from the first computation.
 
 The first time a property is computed for given static parts, shapes and dtypes, its
-body is traced on a copy of the object, and the operations of the trace are run one by
-one: so the body runs once, and the trace shows what it used. Later objects of this
-kind run the body as it is.
+body runs on a copy of the object whose arrays note what is computed from them
+(`dependence.py`). Later objects of this kind run the body as it is.
+
+What a body uses can also be learned from an abstract trace, which computes nothing:
+where a value is not to be computed, and where a different number, or a different order
+of a dictionary, may make no difference.
 """
 
-import hashlib
 import re
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,22 +22,26 @@ import numpy as np
 from .._compat import (
     Tracer,
     as_input,
+    at_trace,
     current_trace,
     eval_jaxpr,
-    functions_in,
+    hidden_in,
     inputs_used,
     settings,
     tracing_is_forbidden,
 )
+from .dependence import Dependence
 from .fields import walk
-from .inputs import Copy, Inputs, Same, bits_of, identity_of, inputs_of
+from .inputs import Copy, Inputs, Same, identity_of, inputs_of
 from .spread import are_spread
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
 _DEEPEST = 4
-"""Traces inside traces of bodies that use each other. Each takes some 30 Python frames,
-of which there are 1,000."""
+"""Bodies that run inside each other and are looked at. Each takes some 30 Python
+frames, of which there are 1,000."""
+
+Body = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +50,10 @@ class Uses:
 
     positions: tuple[int, ...]
     """The arrays it used. Of the others only the shape, dtype and weak type count."""
-    numbers: tuple[int, ...]
-    """The Python numbers that count."""
-    order: bool
-    """Whether the order of dictionaries counts."""
     is_host: bool = False
-    """Whether the body can't be traced."""
+    """Whether the body looks at contents of arrays, or can't be traced."""
     reads: tuple[Any, ...] = ()
     """The cached values that the body reads, and whether they are of this object."""
-    fingerprint: Any = None
-    """Equal if a body does the same with the arrays: then a Python number, or the order
-    of a dictionary, makes no difference."""
 
     def is_shareable(self, inputs: Inputs) -> bool:
         """Whether the identities of the arrays describe the value. Those of numpy
@@ -66,109 +66,126 @@ class Uses:
 
     def statics(self, inputs: Inputs) -> tuple[Any, ...]:
         """The rest, and the configuration of JAX."""
-        numbers = {i for i, _ in inputs.numbers}
-        return (
-            inputs.statics,
-            tuple((i, bits_of(inputs.arrays[i])) for i in self.numbers if i in numbers),
-            inputs.orders if self.order else (),
-            settings(),
-        )
+        return (*inputs.exactly, settings())
 
 
-def everything(inputs: Inputs, is_host: bool = True) -> Uses:
+def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
     """For a body that may use anything."""
-    numbers = tuple(i for i, _ in inputs.numbers)
+    numbers = {i for i, _ in inputs.numbers}
     positions = tuple(i for i in range(len(inputs.arrays)) if i not in numbers)
-    return Uses(positions, numbers, True, is_host)
-
-
-_BY_NUMBER: Any = object()
+    return Uses(positions, is_host, tuple(reads))
 
 
 class Learned:
     """The uses of one property, by the static parts and shapes of its object."""
 
-    def __init__(self, table: dict[Any, Any]) -> None:
+    def __init__(self, table: dict[Any, Uses]) -> None:
         self._table = table
         self.keys_read: set[Any] = set()
         """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
-        found = self._table.get(inputs.exactly)
-        if found is _BY_NUMBER:
-            found = self._table.get((inputs.exactly, _all_bits(inputs)))
-        return found
+        return self._table.get(inputs.exactly)
 
-    def put(self, inputs: Inputs, uses: Uses, by_number: bool) -> None:
+    def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read.update(key for key, _ in uses.reads)
-        if by_number:
-            self._table[inputs.exactly] = _BY_NUMBER
-            self._table[inputs.exactly, _all_bits(inputs)] = uses
-        else:
-            self._table[inputs.exactly] = uses
-
-
-def _all_bits(inputs: Inputs) -> tuple[Any, ...]:
-    return tuple(bits_of(inputs.arrays[i]) for i, _ in inputs.numbers)
-
-
-Body = Callable[[Any], Any]
-
-
-Known = Callable[[Uses], Any]
-"""Finds the value of an object with the same arrays whose body does the same;
-`UNKNOWN` if there is none."""
-
-UNKNOWN: Any = object()
+        self._table[inputs.exactly] = uses
 
 
 def compute(
-    body: Body, obj: Any, inputs: Inputs | None, learned: Learned, known: Known
+    body: Body, obj: Any, inputs: Inputs | None, learned: Learned
 ) -> tuple[Any, Uses | None]:
     """The value of `body(obj)`, and what it used; None if identity can't say."""
     if inputs is None:
         return body(obj), None
     uses = learned.get(inputs)
-    if uses is not None:
-        if not uses.is_shareable(inputs):
-            return body(obj), None
-        if not uses.is_host and are_spread(inputs.arrays):
-            return _as_traced(body, obj, inputs), uses
-        return body(obj), uses
-    if len(_reading.stack) >= _DEEPEST or tracing_is_forbidden():
-        return body(obj), everything(inputs)
-    if len(inputs.numbers) == len(inputs.arrays):
-        return body(obj), everything(inputs, is_host=False)
-    traced = _trace(body, obj, inputs, ())
-    if traced is None:
-        uses = everything(inputs)
-        learned.put(inputs, uses, by_number=True)
-        return body(obj), uses if uses.is_shareable(inputs) else None
-    if not traced.is_shareable:
-        return traced.run(inputs.arrays), None
-    uses = traced.uses
-    learned.put(inputs, uses, by_number=True)
-    if not uses.is_shareable(inputs):  # and numpy computes differently
+    if uses is None:
+        if tracing_is_forbidden():
+            return body(obj), everything(inputs)
+        if len(inputs.numbers) == len(inputs.arrays):
+            return body(obj), everything(inputs, is_host=False)
+        if are_spread(inputs.arrays):
+            uses = learn(body, obj, inputs, learned)
+        elif inputs.writable:
+            value = body(obj)  # as it is: numpy computes differently
+            uses = learn(body, obj, inputs, learned)
+            return value, uses if uses.is_shareable(inputs) else None
+        else:
+            return _compute_first(body, obj, inputs, learned)
+    if not uses.is_shareable(inputs):
         return body(obj), None
-    value = known(uses)
-    if value is UNKNOWN:
-        return traced.run(inputs.arrays), uses
-    # Only numbers or the order of a dictionary are different, and the body doesn't use
-    # them here: find out whether it ever does, so that no trace is needed next time.
-    general = _generalised(body, obj, inputs, traced)
-    if general is not None:
-        learned.put(inputs, general, by_number=False)
-    return value, general or uses
+    if not uses.is_host and are_spread(inputs.arrays):
+        # Always like this, and not only the first time. JAX runs some operations as
+        # different programs when no trace is active (`x[::2]`, an inlined jit): the
+        # value would have a different sharding than inside `jit`, and a process that
+        # has learned what the body uses from an object of its own would launch other
+        # programs than the rest.
+        traced = _trace(body, obj, inputs)
+        if traced is not None:
+            return traced.run(inputs.arrays), uses
+    return body(obj), uses
 
 
-def _as_traced(body: Body, obj: Any, inputs: Inputs) -> Any:
-    """Like the first computation, always, on several devices. JAX runs some operations
-    as different programs when no trace is active (`x[::2]`, an inlined jit): the value
-    would have a different sharding than inside `jit`, and a process that has already
-    learned what the body uses, from an object of its own, would launch other programs
-    than the rest."""
-    traced = _trace(body, obj, inputs, ())
-    return body(obj) if traced is None else traced.run(inputs.arrays)
+def _compute_first(
+    body: Body, obj: Any, inputs: Inputs, learned: Learned
+) -> tuple[Any, Uses | None]:
+    trace = Dependence()
+    numbers = {i for i, _ in inputs.numbers}
+    arrays = [
+        x if i in numbers else trace.tracer(x, (i,))
+        for i, x in enumerate(inputs.arrays)
+    ]
+    is_too_deep = has_failed = False
+    structure: Any
+    try:
+        copy = Copy(obj, arrays)
+        with at_trace(trace):
+            reading = Reading(obj, copy, inputs)
+            value = _run(body, reading, copy)
+        leaves, structure = jax.tree.flatten(value, is_leaf=copy.is_copy)
+        rebuilt = structure.unflatten([*map(copy.original, leaves)])
+        _check_value(rebuilt, leaves, copy)
+    except RecursionError:
+        is_too_deep = True
+    except Exception:
+        has_failed = True
+    finally:
+        trace.invalidate()
+    if is_too_deep:
+        with _reading.paused():  # or every level inside would be tried twice
+            return body(obj), everything(inputs)
+    if has_failed:  # whatever it raises: it is run again as it is, and shows it
+        value, uses = body(obj), everything(inputs)
+        learned.put(inputs, uses)
+        return value, uses
+    results = [x for x in leaves if trace.own(x)]
+    holds_its_object = any(map(copy.is_copy, leaves))
+    value = structure.unflatten(
+        [x.value if trace.own(x) else copy.original(x) for x in leaves]
+    )
+    if not reading.is_shareable:
+        return value, None
+    used = reading.used.union(*(x.inputs for x in results))
+    uses = Uses(
+        tuple(i for i in sorted(used) if i not in numbers), False, (*reading.reads,)
+    )
+    if trace.looked_at or reading.everything or holds_its_object:
+        uses = everything(inputs, reads=reading.reads)
+    learned.put(inputs, uses)
+    return value, uses
+
+
+def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
+    """The value of a body for a copy of an object."""
+    before = inputs_of(copy.obj)
+    _reading.stack.append(reading)
+    try:
+        value = body(copy.obj)
+    finally:
+        _reading.stack.pop()
+        reading.close()
+    _check_unchanged(copy, before)
+    return value
 
 
 def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
@@ -178,40 +195,44 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
         return uses
     traced = None
     if not tracing_is_forbidden() and len(inputs.numbers) < len(inputs.arrays):
-        traced = _trace(body, obj, inputs, ())
+        traced = _trace(body, obj, inputs)
     if traced is None or not traced.is_shareable:
         return everything(inputs)
-    learned.put(inputs, traced.uses, by_number=True)
+    learned.put(inputs, traced.uses)
     return traced.uses
 
 
-def _generalised(body: Body, obj: Any, inputs: Inputs, traced: "Traced") -> Uses | None:
-    """The uses for all numbers of the same types; None if there are none."""
-    all_numbers = tuple(i for i, _ in inputs.numbers)
-    numbers: tuple[int, ...] = ()
-    if all_numbers:
-        with_numbers = _trace(body, obj, inputs, all_numbers)
-        if with_numbers is None:
-            return None
-        numbers = tuple(i for i in all_numbers if i in with_numbers.used)
-        unused = tuple(i for i in all_numbers if i not in with_numbers.used)
-        without = _trace(body, obj, inputs, unused)
-        if without is None or without.uses.fingerprint != traced.uses.fingerprint:
-            return None
-    order = bool(inputs.orders)
-    if order:
-        in_order = _trace(body, obj, inputs, (), is_sorted=True)
-        mine = traced.uses.fingerprint
-        order = in_order is None or in_order.uses.fingerprint != mine
-    # What the body does with a number that it uses was seen for one number only.
-    fingerprint = None if numbers else traced.uses.fingerprint
-    return replace(traced.uses, numbers=numbers, order=order, fingerprint=fingerprint)
+def is_same_function(
+    body: Body,
+    obj: Any,
+    inputs: Inputs,
+    numbers: dict[int, Any],
+    orders: tuple[Any, ...],
+    learned: Learned,
+) -> bool:
+    """Whether the body does the same with the arrays of `obj` if it had these Python
+    numbers and orders of dictionaries: then they make no difference."""
+    if tracing_is_forbidden():
+        return False
+    now = _trace(body, obj, inputs)
+    if now is None or not now.is_shareable:
+        return False
+    arrays = [numbers.get(i, x) for i, x in enumerate(inputs.arrays)]
+    try:
+        other = Copy(obj, arrays, dict(orders)).obj
+    except Exception:  # it can't be copied
+        return False
+    its = inputs_of(other)
+    before = None if its is None else _trace(body, other, its, only_known=True)
+    if before is None or not before.is_shareable or not before.is_same(now):
+        return False
+    learned.put(inputs, now.uses)
+    return True
 
 
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
     """Which leaves of the value depend on Python numbers that `jit` would trace."""
-    numbers = tuple(i for i, _ in inputs.numbers)
-    traced = _trace(body, obj, inputs, numbers)
+    traced = _trace(body, obj, inputs, trace_numbers=True)
     return () if traced is None else tuple(x is None for x in traced.statics)
 
 
@@ -222,8 +243,7 @@ class Traced:
     jaxpr: Any
     structure: Any
     statics: list[Any]
-    """The leaves of the value that are no results of the operations, else None."""
-    used: set[int]
+    """The leaves of the value that are not results of the operations, else None."""
     uses: Uses
     is_shareable: bool
 
@@ -232,76 +252,80 @@ class Traced:
         leaves = [next(results) if x is None else x[0] for x in self.statics]
         return self.structure.unflatten(leaves)
 
+    def is_same(self, other: "Traced") -> bool:
+        """Whether both are the same function of the arrays."""
+        return bool(
+            self.uses.positions == other.uses.positions
+            and self.structure == other.structure
+            and str(self.structure) == str(other.structure)
+            and self._text() == other._text()
+            and self._hidden() == other._hidden()
+        )
+
+    def _text(self) -> str:
+        return _ADDRESS.sub("", str(self.jaxpr.jaxpr))
+
+    def _hidden(self) -> list[Any]:
+        hidden = map(Same, [*self.jaxpr.consts, *hidden_in(self.jaxpr.jaxpr)])
+        statics = (None if x is None else identity_of(x[0]) for x in self.statics)
+        return [*hidden, *statics]
+
 
 def _trace(
     body: Body,
     obj: Any,
     inputs: Inputs,
-    traced_numbers: tuple[int, ...],
-    is_sorted: bool = False,
+    trace_numbers: bool = False,
+    only_known: bool = False,
 ) -> Traced | None:
     """None if the body can't be traced, or does more than return a value."""
-    reading: Reading | None = None
+    reading: Any = None
     structure: Any = None
     statics: list[Any] = []
-    concrete = {i for i, _ in inputs.numbers} - {*traced_numbers}
+    concrete = set() if trace_numbers else {i for i, _ in inputs.numbers}
 
     def of_arrays(given: list[Any]) -> list[Any]:
         nonlocal reading, structure, statics
         arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
-        copy = Copy(obj, arrays, is_sorted)
-        before = inputs_of(copy.obj)
-        reading = Reading(obj, copy, inputs)
-        _reading.stack.append(reading)
-        try:
-            value = body(copy.obj)
-        finally:
-            _reading.stack.pop()
-            reading.close()
+        copy = Copy(obj, arrays)
+        reading = Reading(obj, copy, inputs, only_known)
+        value = _run(body, reading, copy)
         leaves, structure = jax.tree.flatten(value)
-        is_result = [isinstance(x, Tracer) for x in leaves]
-        statics = [None if r else (x,) for x, r in zip(leaves, is_result, strict=True)]
-        results = [x for x, r in zip(leaves, is_result, strict=True) if r]
-        _check_value(value, results, copy, before)
-        return results
+        _check_value(value, leaves, copy)
+        statics = [None if isinstance(x, Tracer) else (x,) for x in leaves]
+        return [x for x in leaves if isinstance(x, Tracer)]
 
     try:
         jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
     except Exception:  # whatever a body raises: it is run again as it is, and shows it
         return None
-    assert reading is not None
     used = {i for i, is_used in enumerate(inputs_used(jaxpr)) if is_used}
     used |= {*range(len(inputs.arrays))} if reading.everything else reading.used
-    numbers = tuple(i for i, _ in inputs.numbers)
+    numbers = {i for i, _ in inputs.numbers}
     positions = tuple(i for i in sorted(used) if i not in numbers)
-    fingerprint = (
-        hashlib.blake2b(_ADDRESS.sub("", str(jaxpr.jaxpr)).encode()).digest(),
-        tuple(map(Same, [*jaxpr.consts, *functions_in(jaxpr.jaxpr)])),
-        str(structure),  # not itself: it may hold a function that holds an array
-        tuple(None if x is None else identity_of(x[0]) for x in statics),
-        positions,
-    )
-    uses = Uses(
-        positions, numbers, bool(inputs.orders), False, (*reading.reads,), fingerprint
-    )
-    return Traced(jaxpr, structure, statics, used, uses, reading.is_shareable)
+    uses = Uses(positions, False, (*reading.reads,))
+    return Traced(jaxpr, structure, statics, uses, reading.is_shareable)
+
+
+class NotKnownError(Exception):
+    """A body reads a value that would have to be computed."""
 
 
 class _NotAFunctionError(Exception):
     """A body whose trace doesn't stand for it."""
 
 
-def _check_value(
-    value: Any, results: list[Any], copy: Copy, before: Inputs | None
-) -> None:
-    """A tracer, or the copy, may be where JAX doesn't see it; the body may have set a
-    field of the copy."""
-    seen = {*map(id, results)}
+def _check_value(value: Any, leaves: list[Any], copy: Copy) -> None:
+    """A tracer, or a copy, may be where JAX doesn't see it."""
+    visible = {*map(id, leaves)}
     for part in walk(value):
-        if isinstance(part, Tracer) and id(part) not in seen:
+        is_hidden = isinstance(part, Tracer) or copy.is_copy(part)
+        if is_hidden and id(part) not in visible:
             raise _NotAFunctionError
-        if id(part) in copy.originals and copy.originals[id(part)][0] is part:
-            raise _NotAFunctionError
+
+
+def _check_unchanged(copy: Copy, before: Inputs | None) -> None:
+    """The body may have set a field of the copy."""
     after = inputs_of(copy.obj)
     if before is None or after is None or before.exactly != after.exactly:
         raise _NotAFunctionError
@@ -312,8 +336,12 @@ def _check_value(
 class Reading:
     """Cached values that a traced body reads: inputs of its trace, with their uses."""
 
-    def __init__(self, obj: Any, copy: Copy, inputs: Inputs) -> None:
-        self._copy: Any = copy
+    def __init__(
+        self, obj: Any, copy: Copy, inputs: Inputs, only_known: bool = False
+    ) -> None:
+        self.copy: Any = copy
+        self.only_known = only_known
+        """Whether nothing may be computed."""
         self._obj = obj
         self._inputs = inputs
         self._trace = current_trace()
@@ -324,11 +352,11 @@ class Reading:
 
     def close(self) -> None:
         """Let go of all tracers: the trace is over."""
-        self._copy = self._trace = None
+        self.copy = self._trace = None
 
     def original(self, obj: Any) -> Any:
-        found = self._copy.originals.get(id(obj))
-        return found[1] if found is not None and found[0] is obj else None
+        """What `obj` is a copy of, or None."""
+        return self.copy.original(obj) if self.copy.is_copy(obj) else None
 
     def value(self, key: Any, value: Any, original: Any, uses: Uses | None) -> Any:
         """What a body sees of a value that was computed for the original object."""
@@ -338,11 +366,10 @@ class Reading:
             return self._as_inputs(value)
         inputs = self._inputs if original is self._obj else inputs_of(original)
         assert inputs is not None
-        positions = {*uses.positions, *uses.numbers}
         if original is self._obj:
-            self.used |= positions
+            self.used.update(uses.positions)
         else:
-            ids = {id(inputs.arrays[i]) for i in positions}
+            ids = {*map(id, uses.arrays(inputs))}
             self.used |= {i for i, x in enumerate(self._inputs.arrays) if id(x) in ids}
         leaves = jax.tree.leaves(value)
         if uses.is_host and not all(isinstance(x, jax.Array) for x in leaves):
@@ -358,16 +385,27 @@ class Reading:
             self.everything = True
             return value
         return structure.unflatten(
-            [
-                as_input(self._trace, x) if isinstance(x, jax.Array) else x
-                for x in leaves
-            ]
+            [self._as_input(x) if isinstance(x, jax.Array) else x for x in leaves]
         )
+
+    def _as_input(self, x: Any) -> Any:
+        if isinstance(self._trace, Dependence):
+            return self._trace.tracer(x, ())  # it is in `used` already
+        return as_input(self._trace, x)
 
 
 class _Stack(threading.local):
     def __init__(self) -> None:
         self.stack: list[Reading] = []
+        self.is_paused = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        before, self.is_paused = self.is_paused, True
+        try:
+            yield
+        finally:
+            self.is_paused = before
 
 
 _reading = _Stack()
@@ -380,6 +418,12 @@ def reading_of(obj: Any) -> tuple[Reading, Any] | None:
         if original is not None:
             return reading, original
     return None
+
+
+def is_deep() -> bool:
+    """Whether so many bodies are running inside each other that one more is run as it
+    is."""
+    return _reading.is_paused or len(_reading.stack) >= _DEEPEST
 
 
 def is_tracing_a_body() -> bool:

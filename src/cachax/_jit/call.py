@@ -299,7 +299,7 @@ class Function:
             return False
         if entry.inside is None and (
             tracing_is_forbidden()
-            or any(need.statics[2] for need in entry.needs)  # JAX sorts keys
+            or any(need.statics[3] for need in entry.needs)  # JAX sorts keys
             or any(type(x) in NUMBERS or isinstance(x, Tracer) for x in leaves)
         ):
             return False

@@ -197,7 +197,7 @@ class Demand:
         if record is None or uses is None:
             return None
         positions = [mapped.places[i] for i in uses.positions]
-        numbers = [mapped.places[i] for i in uses.numbers]
+        numbers = [mapped.places[i] for i, _ in inputs.numbers]
         if None in positions or not positions:
             return None
         if record.packed is None:

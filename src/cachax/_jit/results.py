@@ -45,6 +45,9 @@ class Brought:
     """Whether the user put it there: it belongs to the object."""
     is_array: bool = False
     """Whether the value is an array, and nothing else."""
+    uses: Any = None
+    numbers: Any = None
+    """What it used, and the Python numbers of its object."""
 
 
 class About:
@@ -169,6 +172,8 @@ def _of_objects(
                     number,
                     key.of(obj),
                     is_array=packed.form.is_array,
+                    uses=uses,
+                    numbers=inputs.by_position,
                 )
                 found.append((about, packed.arrays))
     return found
@@ -248,7 +253,8 @@ def _take_brought(result: Result, arrays_used: Sequence[Any]) -> None:
                 else template_of(each.packed.fill(its, used), used)
             )
             if template is not None:
-                index.put(each.key, used, each.statics, template)
+                record = index.put(each.key, used, each.statics, template)
+                record.uses, record.numbers = each.uses, each.numbers
 
 
 def _take_traced(result: Result, given: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ from .._core.fields import instance_dict
 from .._core.levels import traces_in
 from .._core.memo import Key, Memo, memos
 from .._core.property import cached_property
-from .._core.uses import UNKNOWN, is_tracing_a_body
+from .._core.uses import is_tracing_a_body
 from .._core.watch import Wrap
 from .._jit.vmap import BatchKey
 from .causes import FOR_NEW_OBJECTS, why_inline
@@ -173,10 +173,10 @@ class Reads:
         return found
 
     def _known(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def known(key: Computed, inputs: Any, uses: Any) -> Any:
-            value = original(key, inputs, uses)
-            self._doing.was_known = value is not UNKNOWN
-            return value
+        def known(key: Computed, obj: Any, inputs: Any) -> Any:
+            record = original(key, obj, inputs)
+            self._doing.was_known = record is not None
+            return record
 
         return known
 

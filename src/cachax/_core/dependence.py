@@ -1,0 +1,202 @@
+"""Run a body and follow what its results depend on.
+
+A JAX trace under which every operation runs at once, as without it: a tracer has its
+value, and which inputs that depends on. So the body computes what it computes anyway,
+on the same arrays, with the same control flow; what doesn't depend on an input is an
+ordinary array, which a body may well keep. If the body looks at the contents of an
+array (`if x > 0`, `np.asarray(x)`), it gets them, and that is noted.
+"""
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._compat import (
+    Trace,
+    TraceBase,
+    Tracer,
+    aval_of,
+    current_trace,
+    has_jaxprs,
+    inputs_used,
+    set_current_trace,
+)
+
+Inputs = frozenset[int]
+"""The numbers of the inputs that something depends on."""
+
+
+class Dependence(TraceBase):  # type: ignore[misc]
+    """The trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parent_trace: Trace = current_trace()
+        self.looked_at = False
+        """Whether the contents of an array were looked at: what is used may depend on
+        them."""
+
+    def tracer(self, value: Any, inputs: Iterable[int]) -> "Dependent":
+        """`value`, which depends on these inputs."""
+        return Dependent(self, value, frozenset(inputs))
+
+    def own(self, x: Any) -> bool:
+        return type(x) is Dependent and x._trace is self
+
+    def _value(self, x: Any) -> Any:
+        return x.value if self.own(x) else x
+
+    def _run(
+        self,
+        tracers: Sequence[Any],
+        run: Callable[[list[Any]], Any],
+        used: Callable[[list[Any]], list[bool]] | None = None,
+    ) -> Any:
+        values = [self._value(x) for x in tracers]
+        with set_current_trace(self.parent_trace):
+            out = run(values)
+        if not any(map(self.own, tracers)):
+            return out
+        is_used = [True] * len(tracers) if used is None else used(values)
+        pairs = zip(tracers, is_used, strict=True)
+        inputs = frozenset[int]().union(
+            *(x.inputs for x, is_used in pairs if is_used and self.own(x))
+        )
+        if isinstance(out, list | tuple):
+            return [self.tracer(x, inputs) for x in out]
+        return self.tracer(out, inputs)
+
+    # What JAX calls, from its oldest to its newest version that is supported.
+
+    def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:
+        def run(values: list[Any]) -> Any:
+            return primitive.bind(*values, **params)
+
+        def used(values: list[Any]) -> list[bool]:
+            return inputs_used(jax.make_jaxpr(lambda *x: run([*x]))(*values))
+
+        return self._run(tracers, run, used if has_jaxprs(params) else None)
+
+    def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any) -> Any:
+        parent = self.parent_trace
+        return self._run(
+            tracers, lambda x: parent.process_call(primitive, fun, x, params)
+        )
+
+    def process_map(self, primitive: Any, fun: Any, tracers: Any, params: Any) -> Any:
+        parent = self.parent_trace
+        return self._run(
+            tracers, lambda x: parent.process_map(primitive, fun, x, params)
+        )
+
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, **params: Any
+    ) -> Any:
+        process = self.parent_trace.process_custom_jvp_call
+        return self._run(tracers, lambda x: process(primitive, fun, jvp, x, **params))
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Any,
+        fun: Any,
+        fwd: Any,
+        bwd: Any,
+        tracers: Any,
+        /,
+        **params: Any,
+    ) -> Any:
+        process = self.parent_trace.process_custom_vjp_call
+        return self._run(
+            tracers, lambda x: process(primitive, fun, fwd, bwd, x, **params)
+        )
+
+    def process_shard_map(
+        self, primitive: Any, fun: Any, tracers: Any, /, *rest: Any, **params: Any
+    ) -> Any:
+        process = self.parent_trace.process_shard_map
+        return self._run(tracers, lambda x: process(primitive, fun, x, *rest, **params))
+
+    def stage_value(self, x: Any, /) -> Any:
+        return self._run([x], lambda values: self.parent_trace.stage_value(*values))
+
+
+class Dependent(Tracer):  # type: ignore[misc]
+    """A value, and the inputs that it depends on."""
+
+    __slots__ = ("inputs", "value")
+
+    def __init__(self, trace: Dependence, value: Any, inputs: Inputs) -> None:
+        self._trace = trace  # type: ignore[misc]
+        self.value = value
+        self.inputs = inputs
+
+    @property
+    def aval(self) -> Any:
+        return aval_of(self.value)
+
+    def full_lower(self) -> Any:
+        return self
+
+    def to_concrete_value(self) -> Any:
+        return None  # JAX asks for it in many places, to do without an operation
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return np.asarray(self._look(), *args, **kwargs)
+
+    def __bool__(self) -> bool:
+        return bool(self._look())
+
+    def __int__(self) -> int:
+        return int(self._look())
+
+    def __float__(self) -> float:
+        return float(self._look())
+
+    def __complex__(self) -> complex:
+        return complex(self._look())
+
+    def __index__(self) -> int:
+        return operator.index(self._look())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._look(), spec)
+
+    def __repr__(self) -> str:
+        return repr(self._look())
+
+    __str__ = __repr__
+
+    def _look(self) -> Any:
+        self._trace.looked_at = True
+        return self.value
+
+
+def _forwarding(name: str) -> property:
+    return property(lambda self: getattr(self._look(), name))
+
+
+for _name in (
+    "addressable_data",
+    "addressable_shards",
+    "block_until_ready",
+    "committed",
+    "copy_to_host_async",
+    "device",
+    "devices",
+    "format",
+    "global_shards",
+    "is_deleted",
+    "is_fully_addressable",
+    "is_fully_replicated",
+    "item",
+    "layout",
+    "on_device_size_in_bytes",
+    "sharding",
+    "tobytes",
+    "tolist",
+    "unsafe_buffer_pointer",
+):  # what an array has beside its contents
+    setattr(Dependent, _name, _forwarding(_name))
