@@ -36,6 +36,13 @@ def three(log: TextIO) -> Iterator[Any]:
     yield from compared(log, names)
 
 
+def plain_reading(log: TextIO) -> Iterator[Any]:
+    """What happens if plain properties are read in one process only."""
+    world = World(is_cached=False)
+    world.may_read_alone = True
+    yield "read", [*map(local_part, _scenarios.reading(world))]
+
+
 def at_random(log: TextIO) -> Iterator[Any]:
     functions = [_random_program.random_program]
     names = [name for name, each in SCENARIOS.items() if each in functions]
