@@ -221,8 +221,7 @@ class Computed(Key):
     def note(self, inputs: Inputs, uses: Uses, value: Any) -> index.Record | None:
         """Keep a value for all objects with these inputs."""
         arrays = uses.arrays(inputs)
-        numbers = {i for i, _ in inputs.numbers}
-        holders = [x for i, x in enumerate(inputs.arrays) if i not in numbers]
+        holders = inputs.holders
         if not holders or traces_in(value):
             return None
         template = template_of(value, arrays)
