@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec as P
 import cachax
 
 PAGE = Path(__file__).parent.parent / "docs" / "processes.md"
-ROUNDS, STEPS = 20, 50
+ROUNDS, STEPS = 100, 10
 ROWS, COLUMNS = 4096, 64
 _HEAD = """\
 | processes | steps | factor computed | by hand | cachax | ratio | middle half |
