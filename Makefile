@@ -14,7 +14,7 @@ DIST ?= dist
 FUZZ ?= 10000
 SEED ?= 0
 
-.PHONY: help demo bench fuzz docs examples notebooks picture pages api quick test lint types \
+.PHONY: help demo bench fuzz docs examples notebooks picture scenarios pages api quick test lint types \
   test-newest test-oldest random matrix dist lock clean FORCE
 
 help:  ## this list
@@ -41,6 +41,9 @@ notebooks: $(NEWEST)/.ready  ## the same, and make the notebooks in docs/example
 
 picture: $(NEWEST)/.ready  ## draw the pictures of the lab again
 	$(NEWEST)/bin/cachax lab --svg docs/lab.svg --summary docs/lab-small.svg
+
+scenarios: $(NEWEST)/.ready  ## the table of scenarios in docs/processes.md, from tests/processes
+	$(NEWEST)/bin/python docs/scenarios.py
 
 pages: $(NEWEST)/.ready  ## write the pages of the lint rules into docs/lint.md anew
 	$(NEWEST)/bin/python -m cachax.lint._page docs/lint.md

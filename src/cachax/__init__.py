@@ -1,6 +1,5 @@
 """Cached properties that are computed once and right under JAX."""
 
-import os
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
@@ -77,6 +76,8 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def _look_at_the_environment():
+        import os
+
         variable = os.environ.get("CACHAX_AGREE", "0")
         if variable not in ("", "0") and "_environment" not in globals():
             from ._check.agree import FromEnvironment

@@ -168,7 +168,7 @@ def in_one_process(what: str, where: str, condition: str) -> OneProcessWarning:
     return OneProcessWarning(
         f"{what} at {where}, inside `if {condition}`. Its arrays are those of several "
         "processes, so all of them have to do the same: otherwise they wait for each "
-        "other for ever. Do it before the `if` (`cachax.warm(obj)` computes values "
+        "other forever. Do it before the `if` (`cachax.warm(obj)` computes values "
         "ahead); what is computed already can be read in one process."
     )
 

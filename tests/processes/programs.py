@@ -17,7 +17,9 @@ def compared(log: TextIO, names: Any = None) -> Iterator[Any]:
     written down."""
     for name in names or SCENARIOS:
         print(name, file=sys.stderr, flush=True)
+        print("  plain", file=sys.stderr, flush=True)
         plain = [*map(local_part, SCENARIOS[name](World(is_cached=False)))]
+        print("  bare", file=sys.stderr, flush=True)
         bare = [*map(local_part, SCENARIOS[name](World(is_cached=True)))]
         decisions: list[str] = []
 
@@ -25,6 +27,7 @@ def compared(log: TextIO, names: Any = None) -> Iterator[Any]:
             decisions.append(f"{decision.line} {decision.digest}")
             log.write(f"{name}: {decision}\n")
 
+        print("  noted", file=sys.stderr, flush=True)
         with deciding(note):
             noted = [*map(local_part, SCENARIOS[name](World(is_cached=True)))]
         yield name, {"plain": plain, "bare": bare, "noted": noted, "lines": decisions}
@@ -34,6 +37,13 @@ def three(log: TextIO) -> Iterator[Any]:
     functions = [_scenarios.same_sequence, _scenarios.keeping, _scenarios.collector]
     names = [name for name, each in SCENARIOS.items() if each in functions]
     yield from compared(log, names)
+
+
+def plain_reading(log: TextIO) -> Iterator[Any]:
+    """What happens if plain properties are read in one process only."""
+    world = World(is_cached=False)
+    world.may_read_alone = True
+    yield "read", [*map(local_part, _scenarios.reading(world))]
 
 
 def at_random(log: TextIO) -> Iterator[Any]:

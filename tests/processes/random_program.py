@@ -81,6 +81,10 @@ def random_program(world: World) -> Iterator[Any]:
             elif what == "warm" and world.is_cached:
                 cachax.warm(s, "total", "mean")
             states = states[-6:]
+            if jax.__version_info__ < (0, 5):
+                # It runs programs that don't depend on each other at the same time, so
+                # that plain properties get each other's messages.
+                jax.block_until_ready(states)
 
 
 class Disturbance:

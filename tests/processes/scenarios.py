@@ -218,10 +218,9 @@ def reading(world: World) -> Iterator[Any]:
     for _ in range(4):
         yield use(s)
         s = step(s, 0.1)
-        if world.rank == 0 and world.is_cached:  # a plain property would hang
+        if world.rank == 0 and world.may_read_alone:
             read(s, "mean", "factor", "grid")
-            assert cachax.is_cached(s, "mean")
-            assert "mean" in cachax.cached(s)
+            assert cachax.cached(s).keys() >= {"mean", "factor"} or not world.is_cached
     yield world.State(world.array(), s.w).grid
     yield s.total
 

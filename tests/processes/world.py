@@ -22,6 +22,8 @@ class World:
 
     def __init__(self, is_cached: bool) -> None:
         self.is_cached = is_cached
+        self.may_read_alone = is_cached
+        """A plain property is computed by every read: it hangs in one process."""
         self.rank = jax.process_index()
         self.mesh = Mesh(np.array(jax.devices()), ("d",))
         self.rows, self.everywhere = (

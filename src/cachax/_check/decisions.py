@@ -57,7 +57,7 @@ def deciding(listener: Callable[[Decision], None]) -> Iterator[None]:
     with watching(
         {
             (Computed, "evaluate"): hooks.on_evaluate,
-            (Program, "launch"): hooks.on_launch,
+            (Entry, "launch"): hooks.on_launch,
             (Function, "call"): hooks.on_call,
         }
     ):
@@ -81,7 +81,7 @@ class _Hooks:
 
     def on_launch(self, launch: Method) -> Method:
         def launching(
-            program: Program, entry: Entry, values: Any, args: Any, kwargs: Any
+            entry: Entry, program: Program, values: Any, args: Any, kwargs: Any
         ) -> Any:
             if current_trace() is CONCRETE and has_processes():
                 tree, statics = entry.options.static.take_out(args, kwargs)
@@ -93,12 +93,12 @@ class _Hooks:
                         program.call.trace(values, *args, **kwargs)
                     what = f"run {name_of(program.fun())}"
                     self._decide(what, leaves, (structure, statics), _carried(program))
-            return launch(program, entry, values, args, kwargs)
+            return launch(entry, program, values, args, kwargs)
 
         return launching
 
     def on_call(self, call: Method) -> Method:
-        """While this is wrapped, a warm call takes the way through `Program.launch`."""
+        """While this is wrapped, a warm call takes the way through `Entry.launch`."""
 
         def calling(function: Function, plain: Any, args: Any, kwargs: Any) -> Any:
             return call(function, plain, args, kwargs)

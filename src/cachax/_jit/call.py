@@ -110,7 +110,7 @@ class Function:
         except Exception:  # arguments of a different structure
             return UNKNOWN
         try:
-            return entry.inside.launch(entry, [], args, kwargs)
+            return entry.launch(entry.inside, [], args, kwargs)
         except Unprepared:
             entry.is_new = is_never_new
             forget_failed_traces(entry.inside.call)
@@ -166,7 +166,7 @@ class Function:
         if values is not None:
             program = entry.program if ready is None else ready.program
             try:
-                out = program.launch(entry, values, args, kwargs)
+                out = entry.launch(program, values, args, kwargs)
             except Unprepared:
                 forget_failed_traces(program.call)
                 entry.mistaken = True
@@ -214,7 +214,7 @@ class Function:
             values = [x for answer in answers.values() for x in answer.packed.arrays]
             try:
                 with _tracing(program, demand):
-                    out = program.launch(entry, values, args, kwargs)
+                    out = entry.launch(program, values, args, kwargs)
                 break
             except Retrace as retrace:
                 if retrace.demand is not demand:  # the end of a trace further out
@@ -316,7 +316,7 @@ class Function:
         demand.is_last = True
         try:
             with _tracing(entry.inside, demand):
-                return entry.inside.launch(entry, [], args, kwargs)
+                return entry.launch(entry.inside, [], args, kwargs)
         except Exception as error:
             if demand.failed_with != id(error):  # while it ran
                 raise

@@ -30,6 +30,7 @@ from .demand import (
 )
 from .options import Options
 from .paths import Reader, joined
+from .results import Result
 
 Read = Callable[[Any, Any], Any]
 """Reads something from the arguments of a call: `args` and `kwargs`."""
@@ -190,6 +191,15 @@ class Entry:
         (outer, key), number = slot  # in a value
         read = self.reading_object(outer, tree)
         return lambda *call: objects_in(key.read(read(*call)))[number]
+
+    def launch(self, program: Any, values: Any, args: Any, kwargs: Any) -> Any:
+        """Run a program with these values, traced and compiled first if need be.
+
+        (Not a method of `Program`: an error at run time may show the line, and one in
+        `program.py` is taken for one of JAX about the arguments.)
+        """
+        out = program.call(values, *args, **kwargs)
+        return out.take(self, args, kwargs) if type(out) is Result else out
 
     def objects(self, tree: Any) -> list[Any]:
         """Those that may have values, by slot."""

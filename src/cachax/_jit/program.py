@@ -74,11 +74,6 @@ class Program:
             given["out_shardings"] = Result(given["out_shardings"], UNSPECIFIED, about)
         self.call = transform(run, **given)
 
-    def launch(self, entry: Entry, values: Any, args: Any, kwargs: Any) -> Any:
-        """Run it, traced and compiled first if need be."""
-        out = self.call(values, *args, **kwargs)
-        return out.take(entry, args, kwargs) if type(out) is Result else out
-
     def _run(self, values: Any, args: Any, kwargs: Any) -> Any:
         demand: Any = running.demand
         is_mine = demand is not None and running.program is self
