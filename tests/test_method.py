@@ -205,7 +205,7 @@ def test_a_jitted_method_has_what_is_outside() -> None:
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
-        ([1, 2], "'list'.*Give a tuple for a list"),
+        ([1, 2], "'list'.*Pass a tuple for a list"),
         (jnp.ones(2), "make it a field of the object"),
         (np.ones(2), "make it a field of the object"),
         ((1, jnp.ones(2)), "make it a field of the object"),

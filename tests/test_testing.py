@@ -137,7 +137,7 @@ def found(obj: Any, name: str) -> testing.Finding:
 def test_an_impure_body_is_found() -> None:
     finding = found(Bad(X), "impure")
     assert finding.title == "2. Never stale, read twice"
-    assert "returns another value each time" in finding.why
+    assert "returns a different value each time" in finding.why
     assert "obj = Bad(x=jnp.array([1.0, 2.0], 'float32'))" in finding.program
 
 

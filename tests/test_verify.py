@@ -172,7 +172,7 @@ def test_so_is_that_of_a_function_of_several(monkeypatch: pytest.MonkeyPatch) ->
         kept = product(a, b)
         assert product(a, b) is kept
         monkeypatch.setattr(f"{__name__}.FACTOR", 2.0)
-        with pytest.raises(StaleValueError, match="product: the value that was kept"):
+        with pytest.raises(StaleValueError, match="product: the cached value is not"):
             product(a, b)
     assert product(a, b) is kept
 
@@ -236,8 +236,8 @@ def test_a_body_that_returns_something_else_each_time_is_told_apart() -> None:
     with cachax.verify(), pytest.raises(StaleValueError) as caught:
         counter.next, counter.next  # noqa: B018 (the reads are the test)
     error = caught.value
-    assert "Counter.next: the value that was kept is not" in str(error)
-    assert "returns another value each time" in str(error)
+    assert "Counter.next: the cached value is not" in str(error)
+    assert "returns a different value each time" in str(error)
     assert (error.owner, error.field, error.largest) == ("Counter.next", None, 1.0)
 
 
@@ -274,8 +274,8 @@ def test_what_was_computed_before_cannot_be_told() -> None:
     mesh.points[0] = 100.0
     with cachax.verify(), pytest.raises(StaleValueError) as caught:
         mesh.total  # noqa: B018 (the read is the test)
-    assert "computed before `cachax.verify` looked on" in str(caught.value)
-    assert "numpy arrays in points" in str(caught.value)
+    assert "computed before `cachax.verify` began" in str(caught.value)
+    assert "NumPy arrays in points" in str(caught.value)
 
 
 def test_a_value_that_was_written_to_is_named() -> None:
@@ -413,7 +413,7 @@ def test_the_different_is_not_taken_for_the_same(kind: str) -> None:
     other = Other()
     with cachax.verify():
         other.value  # noqa: B018 (the read is the test)
-        with pytest.raises(StaleValueError, match="another value each time"):
+        with pytest.raises(StaleValueError, match="a different value each time"):
             other.value  # noqa: B018 (the read is the test)
 
 

@@ -1,23 +1,28 @@
-"""Cached properties that are computed once and right under JAX."""
+"""Cached properties for JAX objects: computed once, and correct under every
+transformation."""
 
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from . import testing as testing
     from ._check.verify import verify as verify
     from ._core.function import cache as cache
     from ._core.method import cached_method as cached_method
     from ._core.property import cached_property as cached_property
     from ._errors import CachaxError as CachaxError
+    from ._errors import DroppedValueWarning as DroppedValueWarning
     from ._errors import LeakedTracerError as LeakedTracerError
     from ._errors import LiftError as LiftError
     from ._errors import NotKeptWarning as NotKeptWarning
     from ._errors import NowhereToStoreError as NowhereToStoreError
+    from ._errors import PresetError as PresetError
     from ._errors import StaleValueError as StaleValueError
     from ._errors import UnhashableArgumentError as UnhashableArgumentError
     from ._errors import UnhashableValueError as UnhashableValueError
     from ._errors import UnknownPropertyError as UnknownPropertyError
+    from ._errors import UsageError as UsageError
     from ._jit.jit import jit as jit
     from ._jit.lift import lift as lift
     from ._jit.verbs import cached as cached
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
     from ._jit.verbs import preset as preset
     from ._jit.verbs import warm as warm
     from ._jit.vmap import vmap as vmap
+    from ._report.dropped import warn_dropped as warn_dropped
+    from ._report.explain import Explanation as Explanation
     from ._report.explain import explain as explain
     from ._report.record import record as record
     from ._report.report import Report as Report
@@ -35,16 +42,20 @@ else:
         "_core.property": ["cached_property"],
         "_errors": [
             "CachaxError",
+            "DroppedValueWarning",
             "LeakedTracerError",
             "LiftError",
             "NotKeptWarning",
             "NowhereToStoreError",
+            "PresetError",
             "StaleValueError",
             "UnhashableArgumentError",
             "UnhashableValueError",
             "UnknownPropertyError",
+            "UsageError",
         ],
-        "_report.explain": ["explain"],
+        "_report.dropped": ["warn_dropped"],
+        "_report.explain": ["Explanation", "explain"],
         "_core.function": ["cache"],
         "_jit.jit": ["jit"],
         "_jit.lift": ["lift"],
@@ -58,14 +69,20 @@ else:
     __all__ = [name for names in _HOMES.values() for name in names]
 
     def __getattr__(name):
+        from importlib import import_module
+
+        if name == "testing":
+            return import_module(".testing", __name__)
         for home, names in _HOMES.items():
             if name in names:
-                from importlib import import_module
-
                 module = import_module(f".{home}", __name__)
                 globals().update({name: getattr(module, name) for name in names})
                 return globals()[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}",
+            name=name,
+            obj=import_module(__name__),
+        )
 
     def __dir__():
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *__all__, "testing"})

@@ -38,7 +38,13 @@ from ._core.computed import Computed
 from ._core.memo import keys_of
 from ._core.slots import is_pytree
 from ._core.watch import watching
-from ._errors import CachaxError, NotKeptWarning, StaleValueError, UnknownPropertyError
+from ._errors import (
+    CachaxError,
+    NotKeptWarning,
+    StaleValueError,
+    UnknownPropertyError,
+    plain_name,
+)
 
 _NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -165,7 +171,7 @@ class _Court:
 
     def report(self, names: tuple[str, ...]) -> Report:
         return Report(
-            type(self._obj).__qualname__,
+            plain_name(type(self._obj)),
             names,
             tuple(self._findings),
             tuple(self._not_tried),

@@ -4,7 +4,6 @@ import functools
 import inspect
 import threading
 import types
-import warnings
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -13,7 +12,7 @@ import jax
 import numpy as np
 
 from .._compat import Tracer, is_jitted
-from .._errors import argument_not_kept
+from .._errors import argument_not_kept, warn_once
 from .body import NewSubject, carrying_body, is_running
 from .computed import CallKey
 from .fields import ATOMS, is_open, walk
@@ -104,7 +103,7 @@ class CachedFunction(Generic[P, R]):
         subjects = {place: x for place, x in given.items() if not _is_static(x)}
         statics = {place: x for place, x in given.items() if place not in subjects}
         if any(isinstance(x, np.ndarray) for x in subjects.values()):
-            warnings.warn(argument_not_kept(self.__name__), stacklevel=3)
+            warn_once(self, argument_not_kept(self.__name__), stacklevel=3)
             return self.__wrapped__(*args, **kwargs)
         if not subjects:
             return self._call_on_nothing(statics)

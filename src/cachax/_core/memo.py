@@ -9,7 +9,6 @@ with numpy arrays, references or hidden state.
 
 import sys
 import threading
-import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -20,7 +19,13 @@ from weakref import WeakSet
 import jax
 
 from .._compat import Tracer, settings
-from .._errors import LeakedTracerError, NowhereToStoreError, holds_its_object
+from .._errors import (
+    LeakedTracerError,
+    NowhereToStoreError,
+    holds_its_object,
+    plain_name,
+    warn_once,
+)
 from .fields import all_parts, plain_leaves, reached
 from .index import Changes
 from .levels import is_alive, may_be_kept
@@ -64,7 +69,7 @@ class Key(ABC):
 
     def of(self, obj: object) -> str:
         """How messages name this value of `obj`."""
-        return f"{type(obj).__qualname__}.{self.attrname}"
+        return f"{plain_name(type(obj))}.{self.attrname}"
 
 
 Provider = Callable[[Key], Any]
@@ -188,7 +193,8 @@ class Memo(weakref.ref[Any]):
         elif (folded := _fold(value, obj)) is not None:
             self.folded[key] = folded
         else:
-            warnings.warn(holds_its_object(key.of(obj)), stacklevel=_to_the_reader())
+            about = getattr(key, "source", key)
+            warn_once(about, holds_its_object(key.of(obj)), _to_the_reader())
 
     def supply(self, key: Key, value: Any) -> None:
         """Keep a value that was not computed."""

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .._compat import Tracer, is_jitted
-from .._errors import UnhashableArgumentError
+from .._errors import UnhashableArgumentError, plain_name
 from .body import carrying_body
 from .computed import CallKey
 from .memo import Source, declare, memo_of
@@ -142,7 +142,7 @@ class CachedMethod(Source, Generic[P, R]):
         return key
 
     def _unhashable(self, obj: Any, bound: inspect.BoundArguments) -> Exception:
-        owner = f"{type(obj).__qualname__}.{self.attrname}"
+        owner = f"{plain_name(type(obj))}.{self.attrname}"
         _, *arguments = bound.arguments.items()
         (name, argument), *_ = [
             (name, x)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
 from .._compat import is_jitted, settings
+from .._errors import check_method
 from .body import carrying_body
 from .computed import MISSING, Computed
 from .index import Changes
@@ -42,7 +43,13 @@ class cached_property(Computed, Source, Generic[T_co]):
     Array([0.6, 0.8], dtype=float32)
     """
 
-    def __init__(self, func: Callable[[Any], T_co]) -> None:
+    # Without a method, as in `@cached_property()`, it raises an error that says so: the
+    # default is not part of the type.
+    def __init__(
+        self,
+        func: Callable[[Any], T_co] = None,  # type: ignore[assignment]  # noqa: RUF013
+    ) -> None:
+        check_method(func)
         body = carrying_body(func) if is_jitted(func) else func
         super().__init__(getattr(func, "__name__", ""), body)
         self.func = func

@@ -56,6 +56,7 @@ from .demand import (
     may_get_fields,
     objects_in,
 )
+from .notes import note_argument
 from .options import Options, picking
 from .results import About, Result, bring_out
 
@@ -525,7 +526,11 @@ class Function:
             return self.call(plain, args, kwargs)
         # JAX's message names the leaves of a flat list: have it name the arguments. If
         # it works (a donated buffer was also part of a value), all the better.
-        return plain(*args, **kwargs)
+        try:
+            return plain(*args, **kwargs)
+        except TypeError as error:
+            note_argument(error, self.fun(), args, kwargs, self.options.static)
+            raise
 
     def _call_known(
         self, entry: Entry, tree: Any, leaves: list[Any], key: Any, values: Any

@@ -1,21 +1,31 @@
 """What one can do with an object's cached values: look, fill, empty, preset."""
 
 import copy
+import types
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from .._compat import is_jitted
 from .._core import index
-from .._core.computed import MISSING
+from .._core.computed import MISSING, Computed
+from .._core.fields import walk
 from .._core.inputs import CannotRebuildError, Copy, inputs_of
 from .._core.levels import level_of, traces_in
 from .._core.memo import Key, keys_of, memo_of
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
 from .._core.sources import sources_of
-from .._errors import UnknownPropertyError
+from .._errors import (
+    PresetError,
+    UnknownPropertyError,
+    given_a_class,
+    given_a_function,
+    nothing_to_warm,
+)
 from .vmap import BatchKey
 
 T = TypeVar("T")
@@ -36,6 +46,7 @@ def cached(obj: object) -> dict[str, Any]:
     >>> square.area, cachax.cached(square)
     (9, {'area': 9})
     """
+    _check_object("cached", obj)
     known = keys_of(type(obj))
     others = [key for key in _kept(obj) if key.attrname not in known]
     keys = [*known.values(), *others]
@@ -56,6 +67,10 @@ def is_cached(obj: object, name: str) -> bool:
 
 def warm(obj: T, *names: str) -> T:
     """Compute these properties now, all of them if none is named; returns `obj`."""
+    _check_object("warm", obj)
+    if not names and not sources_of(type(obj)):
+        inner = (type(x) for x in walk(obj) if sources_of(type(x)))
+        raise nothing_to_warm(type(obj), next(inner, None))
     for key in [_property(obj, name) for name in names or keys_of(type(obj))]:
         key.read(obj)
     return obj
@@ -84,6 +99,8 @@ def preset(obj: T, /, **values: Any) -> T:
     not to other objects with the same arrays.
     """
     keys = [_property(obj, name) for name in values]
+    for key, value in zip(keys, values.values(), strict=True):
+        _check_shapes(obj, key, value)
     new = _copied(obj)
     for key, value in zip(keys, values.values(), strict=True):
         key.note_supplied()
@@ -91,6 +108,48 @@ def preset(obj: T, /, **values: Any) -> T:
         memo_of(new).forget(key)
         memo_of(new).supply(key, value)
     return new
+
+
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+
+def _check_object(function: str, obj: object) -> None:
+    if isinstance(obj, type):
+        raise given_a_class(function, obj)
+    if isinstance(obj, _FUNCTIONS) or is_jitted(obj):
+        raise given_a_function(function)
+
+
+def _check_shapes(obj: object, key: Key, given: Any) -> None:
+    """Compare a value with what the body returns, where JAX can trace it."""
+    inputs = inputs_of(obj)
+    if inputs is None or not isinstance(key, Computed):
+        return
+    arrays = [x for x in inputs.arrays if isinstance(x, jax.Array)]
+    body: Any = key.body
+    wanted: Any = None
+
+    def trace(traced: list[Any]) -> None:
+        nonlocal wanted
+        remaining = iter(traced)
+        mixed = [
+            next(remaining) if isinstance(x, jax.Array) else x for x in inputs.arrays
+        ]
+        value = body(Copy(obj, mixed).obj)
+        paths, structure = jax.tree_util.tree_flatten_with_path(value)
+        wanted = structure, [(path, np.shape(x)) for path, x in paths]
+
+    try:
+        jax.eval_shape(trace, arrays)
+        leaves, structure = jax.tree.flatten(given)
+    except Exception:  # it needs concrete values, or an object that can't be copied
+        return
+    if structure != wanted[0]:  # a different kind of value: the user's choice
+        return
+    for (path, shape), leaf in zip(wanted[1], leaves, strict=True):
+        if hasattr(leaf, "shape") and leaf.shape != shape:
+            where = f"{key.of(obj)}{jax.tree_util.keystr(path)}"
+            raise PresetError(where, shape, leaf.shape)
 
 
 def _copied(obj: T) -> T:

@@ -9,6 +9,7 @@ import jax
 
 from .._core.levels import traces_in
 from .._core.watch import Wrap
+from .._errors import plain_name
 from .._jit.call import Function
 from .._jit.demand import Demand
 from .._jit.results import Result
@@ -104,7 +105,7 @@ class Calls:
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(function: Function, plain: Any, args: Any, kwargs: Any) -> Any:
             call = Call(where_now(), function.name, was_known=bool(function.entries))
-            call.qualname = function.qualname
+            call.qualname = plain_name(function.qualname)
             self._doing.calls.append(call)
             start = self._clock.enter()
             try:
@@ -133,11 +134,12 @@ class Calls:
             if inside_a_trace:
                 continue
             value = key.peek(owner, ())
-            what, why = What.CARRIED, f"into {name}"
+            shown = plain_name(name)
+            what, why = What.CARRIED, f"into {shown}"
             if call.was_inside:
-                what, why = What.BROUGHT, f"a new object: computed inside {name}"
+                what, why = What.BROUGHT, f"a new object: computed inside {shown}"
             elif not any(hasattr(x, "shape") for x in jax.tree.leaves(value)):
-                why = f"static result: a constant of {name}"
+                why = f"static result: a constant of {shown}"
             at = self._journal.asked_at.get(key) or where
             self._add(
                 what,

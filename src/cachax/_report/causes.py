@@ -10,6 +10,7 @@ from .._core.levels import traces_in
 
 RETURNED = "returned its object"
 MADE_INSIDE = "the object is made inside"
+PLAIN_JIT = "plain jax.jit"
 FOR_NEW_OBJECTS = "by a second program, for objects that are new at every call"
 
 _LOOPS = {"scan", "while_loop", "fori_loop", "while", "cond", "switch", "map"}
@@ -37,7 +38,7 @@ def why_inline(obj: Any, lent: bool, called: str = "") -> str:
         return f"{MADE_INSIDE} the trace"
     if "jit" in kinds:
         name = f" of {functions[0]}" if functions else ""
-        return f"plain jax.jit{name} does not carry: use cachax.jit"
+        return f"{PLAIN_JIT}{name} does not carry: use cachax.jit"
     if "grad" in kinds:
         return "differentiated: the derivative is that of the body"
     if "checkpoint" in kinds:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import inspect
 import shutil
 import types
 from collections.abc import Callable
@@ -14,6 +13,9 @@ import jax
 from .._compat import is_jitted
 from .._core.memo import Key, keys_of, may_have_values, memo_of
 from .._core.slots import is_pytree
+from .._errors import plain_name
+from .._jit.call import name_of
+from .._jit.notes import parameter
 from .._jit.vmap import BatchKey
 from .causes import MADE_INSIDE, RETURNED
 from .events import Event, What, Where
@@ -129,7 +131,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     ]
     inside = [e for e in report.events if _is_of_another(e) and e not in returned]
     programs = [e for e in report.events if e.what in (What.TRACED, What.COMPILED)]
-    name = getattr(fun, "__qualname__", None) or repr(fun)
+    name = plain_name(name_of(fun))
     return Explanation(name, result, properties, returned, inside, programs, report)
 
 
@@ -254,14 +256,9 @@ def _inner_objects(obj: Any) -> list[tuple[str, Any]]:
 
 def _argument(fun: Any, path: str) -> str:
     """`gp`, `meshes[2]`: the path of an argument, by the name of its parameter."""
-    try:
-        names = [*inspect.signature(fun).parameters]
-    except (TypeError, ValueError):
-        names = []
     if path.startswith("[0]["):
         number, _, rest = path.removeprefix("[0][").partition("]")
-        name = names[int(number)] if int(number) < len(names) else f"argument {number}"
-        path = name + rest
+        path = parameter(fun, int(number)) + rest
     elif path.startswith("[1]['"):
         name, _, rest = path.removeprefix("[1]['").partition("']")
         path = name + rest
@@ -297,7 +294,7 @@ def program_words(programs: list[Event]) -> list[str]:
     groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in programs:
         is_part = event.why.startswith("to compute ")
-        name = "" if is_part else event.name
+        name = "" if is_part else plain_name(event.name)
         groups.setdefault((event.what, name, event.why), []).append(event)
     said = []
     for (what, name, why), events in groups.items():

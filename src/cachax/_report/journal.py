@@ -12,6 +12,7 @@ import jax
 from .._compat import Tracer
 from .._core.computed import Computed
 from .._core.memo import Key, keys_of
+from .._errors import plain_name
 from .events import Clock, Event, What, Where, where_now
 from .report import Report
 from .samples import sample_of
@@ -100,7 +101,7 @@ class Journal:
             found = self._numbers.get(id(obj))
             if found is not None and found[0]() is obj:
                 return found[1]
-            cls = type(obj).__qualname__
+            cls = plain_name(type(obj))
             if cls not in self.report.samples:
                 bodies = {
                     n: k.body

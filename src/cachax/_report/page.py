@@ -5,6 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from .._errors import plain_name
 from .drawings import dependency_graph, timeline
 from .text import count, function_table, headline, seconds, size, value_table
 
@@ -44,7 +45,8 @@ def explanation_of(told: Any) -> str:
     ]
     heads = ["argument", "property", "became", "why", "asked for at", "time", "size"]
     programs = [
-        [e.name, e.what.value, e.why, seconds(e.seconds)] for e in told.programs
+        [plain_name(e.name), e.what.value, e.why, seconds(e.seconds)]
+        for e in told.programs
     ]
     inner = _table(heads, rows, numbers=2)
     if programs:
@@ -107,7 +109,7 @@ def _events(report: Any) -> str:
             [
                 f"{e.start:.4f} s",
                 e.what.value,
-                e.name,
+                plain_name(e.name),
                 count(e.object),
                 _where(e.where),
                 seconds(e.seconds),

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .._errors import plain_name
 from .events import Event, What, Where
 from .samples import Sample, field_uses
 from .text import as_text
@@ -156,7 +157,7 @@ def _value(name: str, events: list[Event]) -> Value:
 def _function(name: str, events: list[Event]) -> Function:
     mine = [e for e in events if e.name == name]
     return Function(
-        name,
+        plain_name(name),
         sum(e.what is What.CALLED for e in mine),
         sum(e.what is What.TRACED for e in mine),
         sum(e.what is What.COMPILED for e in mine),
@@ -210,7 +211,7 @@ def _same_results(report: Report) -> list[Fix]:
 def _compiled_again(report: Report) -> list[Fix]:
     """Functions that were compiled for one call after another."""
     groups: dict[str, list[Event]] = defaultdict(list)
-    names = {f.name for f in report.functions}
+    names = {e.name for e in report.events if e.what is What.CALLED}
     for event in report.events:
         if event.what is What.COMPILED and event.name in names:
             groups[event.name].append(event)
@@ -222,7 +223,8 @@ def _compiled_again(report: Report) -> list[Fix]:
                 Fix(
                     sum(e.seconds for e in events[1:]),
                     events[-1].where,
-                    f"{name} was compiled {len(events)} times: {events[-1].why}",
+                    f"{plain_name(name)} was compiled {len(events)} times: "
+                    f"{events[-1].why}",
                     instead,
                 )
             )
