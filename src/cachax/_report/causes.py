@@ -10,27 +10,30 @@ from .._core.levels import traces_in
 
 RETURNED = "returned its object"
 MADE_INSIDE = "the object is made inside"
-PLAIN_JIT = "plain jax.jit"
-FOR_NEW_OBJECTS = "by a second program, for objects that are new at every call"
+DROPS = "drops cached values: use"
+CANNOT_PASS = "cachax can't pass this value into the trace"
+USE_VMAP = "`cachax.vmap` computes it once for the batch"
+TO_FIX = (DROPS, CANNOT_PASS, USE_VMAP)
+"""In reasons for which there is a remedy."""
 
 _LOOPS = {"scan", "while_loop", "fori_loop", "while", "cond", "switch", "map"}
 
 
-def why_inline(obj: Any, lent: bool, called: str = "") -> str:
-    """Why the value of this traced object is computed where it is asked for.
+def why_inline(obj: Any, was_provided: bool, called: str = "") -> str:
+    """Why the value of this traced object is computed where it is read.
 
-    `lent` says whether somebody was asked to lend it first; `called` is the name of the
-    `cachax.jit` function that is being called.
+    `was_provided` says whether a value from outside was tried first; `called` is the
+    name of the `cachax.jit` function that is being called.
     """
     found = {what_traces(trace) for trace in traces_in(obj)}
     kinds = {kind for kind, _ in found}
     functions = sorted(function for _, function in found if function)
-    if lent:
-        return "its value cannot travel into the trace, so it is computed inside"
+    if was_provided:
+        return CANNOT_PASS
     if "vmap" in kinds or "shard_map" in kinds or "pmap" in kinds:
         kind = "vmap" if "vmap" in kinds else sorted(kinds & {"shard_map", "pmap"})[0]
-        more = ": cachax.vmap keeps it for the batch" if kind == "vmap" else ""
-        return f"under {kind}: a property of one example{more}"
+        more = f"; {USE_VMAP}" if kind == "vmap" else ""
+        return f"a property of one example under `{kind}`{more}"
     running = {table.trace for table in tables.running}
     if kinds <= _LOOPS:
         return f"{MADE_INSIDE} the body of a {sorted(kinds)[0]}"
@@ -38,11 +41,11 @@ def why_inline(obj: Any, lent: bool, called: str = "") -> str:
         return f"{MADE_INSIDE} the trace"
     if "jit" in kinds:
         name = f" of {functions[0]}" if functions else ""
-        return f"{PLAIN_JIT}{name} does not carry: use cachax.jit"
+        return f"`jax.jit`{name} {DROPS} `cachax.jit`"
     if "grad" in kinds:
-        return "differentiated: the derivative is that of the body"
+        return "differentiated with respect to its object"
     if "checkpoint" in kinds:
-        return "plain jax.checkpoint does not carry: use cachax.lift(jax.checkpoint)"
+        return f"`jax.checkpoint` {DROPS} `cachax.lift(jax.checkpoint)`"
     return f"inside {sorted(kinds)[0]}" if kinds else "inside a trace"
 
 
@@ -81,19 +84,19 @@ class Signature:
             if new or gone:
                 said = [f"{p} is new" for p in new] + [f"{p} is gone" for p in gone]
                 return f"structure changed: {', '.join(said[:3])}"
-            return "structure changed: a static part is another one"
+            return "structure changed: a static part is different"
         for path, kind in self.leaves.items():
             if kind != old.leaves[path]:
                 return f"{path} changed from {old.leaves[path]} to {kind}"
-        return "other values were asked for"
+        return "different values are used"
 
 
 def why_traced(signature: Signature, before: list[Signature]) -> str:
-    """What made a function be traced for a call, given the calls before it."""
+    """Why a function was traced for a call, given the calls before it."""
     if not before:
         return "first call"
     if signature in before:
-        return "other values are carried in"
+        return "different values are passed in"
     return signature.changed_since(before[-1])
 
 

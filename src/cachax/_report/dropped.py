@@ -11,7 +11,7 @@ from .._core.levels import traces_in
 from .._core.uses import is_tracing_a_body
 from .._core.watch import watching
 from .._errors import dropped
-from .causes import PLAIN_JIT, why_inline
+from .causes import DROPS, why_inline
 from .events import is_of_the_user
 
 
@@ -52,7 +52,7 @@ def warn_dropped() -> Iterator[None]:
 def _warning(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     def evaluating(key: Any, obj: Any, inputs: Any) -> Any:
         is_traced = bool(traces_in(obj)) and not is_tracing_a_body()
-        if is_traced and why_inline(obj, False).startswith(PLAIN_JIT):
+        if is_traced and DROPS in why_inline(obj, False):
             warnings.warn(dropped(key.of(obj)), stacklevel=_to_the_user())
         return evaluate(key, obj, inputs)
 

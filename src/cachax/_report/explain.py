@@ -1,4 +1,4 @@
-"""What happens to the cached values of one call, and why."""
+"""Explain what one call does with cached values."""
 
 import contextlib
 import functools
@@ -6,6 +6,7 @@ import shutil
 import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,42 +27,73 @@ from .report import Report
 from .text import seconds, size, wrapped
 
 _MISSING: Any = object()
-_ASKED = (What.INLINE, What.COMPUTED, What.KNOWN, What.HIT)
-"""What happens where a value is asked for."""
+_READ = (What.INLINE, What.COMPUTED, What.KNOWN, What.HIT)
+"""Events at the line that reads a value."""
 
 
 @dataclass(frozen=True)
 class Property:
-    """What became of one property of one argument."""
+    """What a call did with one property of one argument."""
 
     argument: str
+    """The argument, by the name of its parameter."""
     name: str
-    became: str
+    """`Class.property`."""
+    status: str
     """For instance "computed now, carried in"."""
     why: str
+    """The reason, where there is one."""
     where: Where | None
-    """Where it was asked for."""
+    """The line that reads it."""
     seconds: float
+    """The time it took to compute."""
     bytes: int
+    """The size of the value."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Explanation:
-    """What `explain` gives."""
+    """What one call did with cached values: the result of `explain`.
+
+    `print` shows it as text, a notebook as a table.
+
+    Example:
+        >>> import equinox as eqx, jax, jax.numpy as jnp, cachax
+        >>> class Line(eqx.Module):
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         return self.x.mean()
+        >>> mean_of = cachax.jit(lambda line: line.mean)
+        >>> explanation = cachax.explain(mean_of, Line(jnp.ones(3)))
+        >>> explanation.result
+        Array(1., dtype=float32)
+        >>> [(each.name, each.status) for each in explanation.properties]
+        [('Line.mean', 'computed now, carried in')]
+    """
 
     function: str
+    """The name of the function."""
     result: Any
+    """What the function returned."""
     properties: list[Property]
+    """The cached properties of the arguments."""
     returned: list[Event]
-    """What came out with the objects in the result."""
+    """The values that objects in the result have."""
     made_inside: list[Event]
-    """What was computed for objects that the function made while it was traced."""
+    """The values of objects that the function made while JAX traced it."""
     programs: list[Event]
-    """What was traced and compiled, and what caused it."""
+    """What JAX traced and compiled, and why."""
     report: Report
+    """All events of the call."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The explanation as lists, dictionaries, strings and numbers.
+
+        Returns:
+            A dictionary that `json.dumps` takes.
+        """
         return {
             "function": self.function,
             "properties": [asdict(each) for each in self.properties],
@@ -72,12 +104,22 @@ class Explanation:
             "programs": [asdict(e) | {"what": e.what.value} for e in self.programs],
         }
 
-    def save(self, path: Any) -> None:
-        """As one page; see `Report.save`."""
+    def save(self, path: str | Path) -> None:
+        """Write an HTML page, as `Report.save` does.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            OSError: The file can't be written.
+        """
         self.report.save(path)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         from .page import explanation_of
@@ -86,35 +128,51 @@ class Explanation:
 
 
 def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-    """Call `fun`, and tell what became of the cached values of its arguments, and why.
+    """Call a function, and explain what it does with the cached values of its
+    arguments.
 
-    It may be a `cachax.jit` function, a `jax.jit` function or a plain one. It is called
-    once, and what it returned is in `.result`. (A `jax.jit` function that was called
-    before is traced once more, without being run.)
+    A `jax.jit` function that was called before is traced again, without being run.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Line:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_property
-    ...     def mean(self):
-    ...         return jnp.mean(self.x)
-    >>> line = Line(jnp.array([1.0, 3.0]))
-    >>> told = cachax.explain(jax.jit(lambda line: line.x - line.mean), line)
-    >>> told.properties[0].became, told.properties[0].why
-    ('left inline', 'plain jax.jit of <lambda> does not carry: use cachax.jit')
-    >>> told = cachax.explain(cachax.jit(lambda line: line.x - line.mean), line)
-    >>> told.properties[0].became
-    'computed now, carried in'
+    Args:
+        fun: A `cachax.jit` function, a `jax.jit` function or a plain one.
+        *args: Its arguments. It is called once.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        An `Explanation`. `print` shows it; `result` has what the function returned.
+
+    Raises:
+        Exception: Whatever `fun` raises.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Line:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         return jnp.mean(self.x)
+        >>> line = Line(jnp.array([1.0, 3.0]))
+        >>> def mean_of(line):
+        ...     return line.mean
+        >>> (mean,) = cachax.explain(jax.jit(mean_of), line).properties
+        >>> mean.status
+        'computed inside the program'
+        >>> mean.why
+        '`jax.jit` of mean_of drops cached values: use `cachax.jit`'
+        >>> (mean,) = cachax.explain(cachax.jit(mean_of), line).properties
+        >>> mean.status
+        'computed now, carried in'
     """
     if isinstance(fun, types.MethodType):
         args, fun = (fun.__self__, *args), fun.__func__
     tree = (args, kwargs)
     objects = dict(enumerate(_named_objects(fun, tree)))
     there = {number: _kept(obj) for number, (_, obj) in objects.items()}
-    with recording() as journal:
+    name = plain_name(name_of(fun))
+    with recording(name) as journal:
         result = wait_for(fun(*args, **kwargs))
         if is_jitted(fun) and journal.report.count("inline") == 0:
             _trace_again(fun, args, kwargs)
@@ -131,30 +189,29 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     ]
     inside = [e for e in report.events if _is_of_another(e) and e not in returned]
     programs = [e for e in report.events if e.what in (What.TRACED, What.COMPILED)]
-    name = plain_name(name_of(fun))
     return Explanation(name, result, properties, returned, inside, programs, report)
 
 
 def _trace_again(fun: Any, args: Any, kwargs: Any) -> None:
-    """A `jax.jit` function that has been traced before tells nothing when called."""
+    """A `jax.jit` function that was traced before reads no properties when called."""
     inner = fun.__wrapped__
 
     @functools.wraps(inner)
-    def anew(*args: Any, **kwargs: Any) -> Any:
+    def again(*args: Any, **kwargs: Any) -> Any:
         return inner(*args, **kwargs)
 
     with contextlib.suppress(Exception):  # it may have static arguments
-        jax.eval_shape(jax.jit(anew), *args, **kwargs)
+        jax.eval_shape(jax.jit(again), *args, **kwargs)
 
 
 def _kept(obj: Any) -> set[str]:
-    """The names of the properties that are there already."""
+    """The names of the properties that are cached."""
     memo = memo_of(obj)
     return {n for n, key in _keys(obj).items() if key.peek(obj, memo) is not memo}
 
 
 def _keys(obj: Any) -> dict[str, Key]:
-    """Of its class, and for a batch those of its examples."""
+    """The keys of its class, and for a batch those of its examples."""
     of_each = (key for key in memo_of(obj).values if isinstance(key, BatchKey))
     return keys_of(type(obj)) | {key.of(obj): key for key in of_each}
 
@@ -179,27 +236,30 @@ def _property(
     ]
     kinds = {event.what for event in mine}
     is_known = What.KNOWN in kinds
-    became = ["already there"] if was_there and not is_known else []
-    became += ["computed now"] if What.COMPUTED in kinds else []
-    became += ["known from another object"] if What.KNOWN in kinds else []
-    became += ["carried in"] if What.CARRIED in kinds else []
-    became += ["brought out"] if What.BROUGHT in kinds else []
-    became += ["left inline"] if What.INLINE in kinds else []
+    status = ["already cached"] if was_there and not is_known else []
+    status += ["computed now"] if What.COMPUTED in kinds else []
+    status += ["found for the same arrays"] if What.KNOWN in kinds else []
+    status += ["carried in"] if What.CARRIED in kinds else []
+    status += ["brought out"] if What.BROUGHT in kinds else []
+    is_inside = {What.INLINE, What.INSIDE} & kinds
+    status += ["computed inside the program"] if is_inside else []
     if not mine:
-        became += ["not asked for"]
+        status += ["not used"]
     whys = [e.why for e in mine if e.why and not e.why.startswith("into ")]
-    asked = [e.where for e in mine if e.what in _ASKED]
+    read = [e.where for e in mine if e.what in _READ]
     if mine:
-        asked.append(journal.asked_at.get(key))
+        read.append(journal.read_at.get(key))
     host = (
-        "host-only body" if What.COMPUTED in kinds and _is_host_only(key, obj) else ""
+        "its body needs concrete values"
+        if What.COMPUTED in kinds and _is_host_only(key, obj)
+        else ""
     )
     return Property(
         argument,
         key.of(obj),
-        ", ".join(became),
+        ", ".join(status),
         "; ".join(dict.fromkeys([*whys, *([host] if host else [])])),
-        asked[0] if asked else None,
+        read[0] if read else None,
         sum(e.seconds for e in mine if e.what is What.COMPUTED),
         max((e.bytes for e in mine), default=0),
     )
@@ -212,7 +272,7 @@ def _is_of_another(event: Event) -> bool:
 
 
 def _is_host_only(key: Any, obj: Any) -> bool:
-    """Whether the body needs real numbers: whether a trace of it fails for that."""
+    """Whether the body needs concrete values, so that a trace of it fails."""
     try:
         jax.eval_shape(lambda copy: jax.tree.leaves(key.body(copy)) and None, obj)
     except (
@@ -221,7 +281,7 @@ def _is_host_only(key: Any, obj: Any) -> bool:
         jax.errors.TracerIntegerConversionError,
     ):
         return True
-    except Exception:  # something else is the matter
+    except Exception:  # for a different reason
         return False
     return False
 
@@ -265,32 +325,32 @@ def _argument(fun: Any, path: str) -> str:
     return path
 
 
-def _lines(told: Explanation) -> list[str]:
+def _lines(explanation: Explanation) -> list[str]:
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
-    lines = [told.function]
-    for argument in dict.fromkeys(p.argument for p in told.properties):
+    lines = [explanation.function]
+    for argument in dict.fromkeys(p.argument for p in explanation.properties):
         lines.append(f"  {argument}")
-        for each in told.properties:
+        for each in explanation.properties:
             if each.argument == argument:
                 lines += _property_lines(each, width)
-    if told.returned:
+    if explanation.returned:
         lines.append("  result")
-        for event in told.returned:
+        for event in explanation.returned:
             lines += wrapped(f"{event.name}: brought out; {event.why}", width, "    ")
-    if told.made_inside:
+    if explanation.made_inside:
         lines.append("  objects made inside the trace")
-        for event in told.made_inside:
-            said = f"{event.name}: left inline, asked for at {event.where}"
+        for event in explanation.made_inside:
+            said = f"{event.name}: computed inside the program, read at {event.where}"
             lines += wrapped(said, width, "    ")
-    if told.programs:
+    if explanation.programs:
         lines.append("  programs")
-        for said in program_words(told.programs):
+        for said in program_words(explanation.programs):
             lines += wrapped(said, width, "    ")
     return lines
 
 
 def program_words(programs: list[Event]) -> list[str]:
-    """Each trace and compilation; the operations that a value takes together."""
+    """A line for each trace and compilation, and one for the operations of a value."""
     groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in programs:
         is_part = event.why.startswith("to compute ")
@@ -309,9 +369,9 @@ def program_words(programs: list[Event]) -> list[str]:
 
 
 def _property_lines(each: Property, width: int) -> list[str]:
-    about = [each.became]
+    about = [each.status]
     about += [seconds(each.seconds)] if each.seconds else []
     about += [size(each.bytes)] if each.bytes else []
-    about += [f"asked for at {each.where}"] if each.where else []
+    about += [f"read at {each.where}"] if each.where else []
     lines = wrapped(f"{each.name}: {', '.join(about)}", width, "    ")
     return lines + (wrapped(f"-> {each.why}", width, "      ") if each.why else [])

@@ -1,5 +1,6 @@
-"""Reports as HTML: one page that needs nothing else, and what a notebook shows."""
+"""Reports as HTML: a page in one file, and what a notebook shows."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -16,17 +17,29 @@ _STYLE = ("<style>", "</style>")
 def page_of(report: Any) -> str:
     """The whole page."""
     text = _TEMPLATE.read_text(encoding="utf-8")
-    return text.replace("<!-- headline -->", escape(headline(report))).replace(
-        "<!-- body -->", _body(report)
-    )
+    title = escape(report.title or "Report on cached values")
+    parts = {
+        "title": title,
+        "headline": escape(headline(report)),
+        "body": _body(report),
+    }
+    return re.sub(r"<!-- (\w+) -->", lambda mark: parts[mark[1]], text)
 
 
 def notebook_of(report: Any) -> str:
-    """A report in a notebook: folded, but for the headline."""
+    """A report in a notebook: the headline, and the rest folded."""
+    said = f"{report.title}: {headline(report)}" if report.title else headline(report)
     return (
-        f'<div class="cachax">{_style()}<details><summary>{escape(headline(report))}'
+        f'<div class="cachax">{_style()}<details><summary>{escape(said)}'
         f"</summary>{_body(report)}</details></div>"
     )
+
+
+def comparison_of(comparison: Any) -> str:
+    """A comparison in a notebook."""
+    heads, rows = comparison.table()
+    table = _table(heads, rows, numbers=len(heads) - 1)
+    return f'<div class="cachax">{_style()}{table}</div>'
 
 
 def explanation_of(told: Any) -> str:
@@ -35,7 +48,7 @@ def explanation_of(told: Any) -> str:
         [
             p.argument,
             p.name,
-            p.became,
+            p.status,
             p.why,
             _where(p.where),
             seconds(p.seconds),
@@ -43,7 +56,7 @@ def explanation_of(told: Any) -> str:
         ]
         for p in told.properties
     ]
-    heads = ["argument", "property", "became", "why", "asked for at", "time", "size"]
+    heads = ["argument", "property", "status", "why", "read at", "time", "size"]
     programs = [
         [plain_name(e.name), e.what.value, e.why, seconds(e.seconds)]
         for e in told.programs
@@ -81,7 +94,13 @@ def _body(report: Any) -> str:
                     _scrolling(dependency_graph(cls, uses)),
                 )
             )
-    parts.append(_section("Everything that happened", _events(report), folded=True))
+    if report.memory is not None and report.memory.held:
+        rows = [[h.name, count(h.values), size(h.bytes)] for h in report.memory.held]
+        table = _table(["value", "values", "size"], rows, numbers=2)
+        total = size(report.memory.bytes)
+        title = f"In the cache at the end: {total}"
+        parts.append(_section(title, table))
+    parts.append(_section("All events", _events(report), folded=True))
     return "".join(parts)
 
 
@@ -93,13 +112,18 @@ def _section(title: str, inner: str, folded: bool = False) -> str:
 
 def _fixes(report: Any) -> str:
     if not report.fixes:
-        return "<p>Nothing was computed or compiled needlessly.</p>"
+        return "<p>Nothing. No value was computed twice.</p>"
     return "".join(
         f"<article><p><b>{escape(seconds(fix.seconds))}</b> "
-        f"<code>{escape(_where(fix.where))}</code> {escape(fix.what)}</p>"
-        f"<p>{escape(fix.instead)}</p></article>"
+        f"<code>{escape(_where(fix.where))}</code> {_prose(fix.what)}</p>"
+        f"<p>{_prose(fix.instead)}</p></article>"
         for fix in report.fixes
     )
+
+
+def _prose(text: str) -> str:
+    """Text with code in backticks."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def _events(report: Any) -> str:
@@ -129,6 +153,7 @@ def _legend() -> str:
         "known",
         "carried in",
         "brought out",
+        "computed inside",
         "inline",
         "called",
         "compiled",
@@ -151,12 +176,12 @@ def _where(where: Any) -> str:
 def _table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0
 ) -> str:
-    """The last `numbers` columns are set to the right."""
+    """A table whose last `numbers` columns are aligned to the right."""
     first_number = len(heads) - numbers
 
     def cells(tag: str, row: Sequence[str]) -> str:
         return "".join(
-            f"<{tag}{' class=n' if i >= first_number else ''}>{escape(cell)}</{tag}>"
+            f"<{tag}{' class=n' if i >= first_number else ''}>{_prose(cell)}</{tag}>"
             for i, cell in enumerate(row)
         )
 
