@@ -152,7 +152,7 @@ def test_carried_in_on_every_path(way: str) -> None:
     if way == "new":
         assert "a new object: computed inside" in there[-1].why
         assert whys(report, "inline") == []
-        assert not [fix for fix in report.fixes if "cachax.jit" in fix.instead]
+        assert {fix.kind for fix in report.fixes} == {"recomputed"}
 
 
 def test_a_value_taken_over_and_carried_in_is_reused_once() -> None:
@@ -189,7 +189,7 @@ def test_a_field_that_changed_is_named() -> None:
         one.x = jnp.zeros(3)
         one.total  # noqa: B018
     assert whys(report, "dropped") == ["x was assigned"]
-    assert whys(report, "computed")[1] == ("a field it depends on may have changed: x")
+    assert whys(report, "computed")[1] == "a field was assigned: x"
 
 
 def test_cleared() -> None:
@@ -217,7 +217,8 @@ def test_why_inline() -> None:
             jax.jit(sum_of),
             one,
         ),
-        "under vmap: a property of one example: cachax.vmap keeps it for the batch": (
+        "a property of one example under `vmap`; `cachax.vmap` computes it once for "
+        "the batch": (
             jax.vmap(sum_of),
             batch,
         ),
