@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ._report.dropped import warn_dropped as warn_dropped
     from ._report.explain import Explanation as Explanation
     from ._report.explain import explain as explain
-    from ._report.memory import memory as memory
+    from ._report.held import memory as memory
     from ._report.record import record as record
     from ._report.report import Report as Report
 else:
@@ -61,7 +61,7 @@ else:
         "_jit.jit": ["jit"],
         "_jit.lift": ["lift"],
         "_core.method": ["cached_method"],
-        "_report.memory": ["memory"],
+        "_report.held": ["memory"],
         "_report.record": ["record"],
         "_report.report": ["Report"],
         "_jit.verbs": ["cached", "clear", "is_cached", "preset", "warm"],

@@ -33,26 +33,42 @@ def cached_method(
     *, maxsize: int | None
 ) -> "Callable[[Callable[Concatenate[Any, P], R]], CachedMethod[P, R]]": ...
 def cached_method(func: Any = None, /, *, maxsize: int | None = None) -> Any:
-    """A method that is computed once for each object and set of arguments.
+    """Cache a method: it is computed once for each object and set of arguments.
 
-    The arguments must be hashable; `f(2)`, `f(n=2)` and a default of 2 are one and the
-    same. All else is as with `cached_property`. With `maxsize`, no more than so many
-    values are kept for one object, the ones used last.
+    `f(2)`, `f(n=2)` and a default of 2 are the same set of arguments. Otherwise it
+    behaves as `cached_property` does.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Sample:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_method
-    ...     def moment(self, n=2):
-    ...         print("computing")
-    ...         return jnp.mean(self.x**n)
-    >>> sample = Sample(jnp.array([1.0, 3.0]))
-    >>> cachax.jit(lambda s: s.moment(2))(sample), sample.moment(n=2), sample.moment()
-    computing
-    (Array(5., dtype=float32), Array(5., dtype=float32), Array(5., dtype=float32))
+    Args:
+        func: The method. Its arguments must be hashable. Without it, `cached_method`
+            returns a decorator.
+        maxsize: How many values to keep for one object, those used last. By default
+            there is no limit.
+
+    Returns:
+        A method. It is called as before.
+
+    Raises:
+        ValueError: `maxsize` is less than 1.
+        UnhashableArgumentError: In a call: an argument is an array, or not hashable.
+        NowhereToStoreError: As with `cached_property`.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Sample:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_method
+        ...     def moment(self, n=2):
+        ...         print("computing")
+        ...         return jnp.mean(self.x**n)
+        >>> sample = Sample(jnp.array([1.0, 3.0]))
+        >>> cachax.jit(lambda s: s.moment(2))(sample), sample.moment(n=2)
+        computing
+        (Array(5., dtype=float32), Array(5., dtype=float32))
+        >>> sample.moment()
+        Array(5., dtype=float32)
     """
     if func is None:
         return functools.partial(CachedMethod, maxsize=maxsize)

@@ -25,22 +25,33 @@ class cached_property(Computed, Source, Generic[T_co]):
     object rebuilt from the same arrays has it too, and one with different arrays
     doesn't.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Sample:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_property
-    ...     def norm(self):
-    ...         print("computing")
-    ...         return jnp.linalg.norm(self.x)
-    >>> sample = Sample(jnp.array([3.0, 4.0]))
-    >>> sample.norm
-    computing
-    Array(5., dtype=float32)
-    >>> cachax.jit(lambda s: s.x / s.norm)(sample)
-    Array([0.6, 0.8], dtype=float32)
+    Args:
+        func: A method without other arguments than `self`. For a method with
+            arguments, use `cached_method`.
+
+    Raises:
+        UsageError: `func` has other arguments, or is a `property`.
+        NowhereToStoreError: Objects of the class can't be weakly referenced: it has
+            `__slots__` without `__weakref__`, or is a `NamedTuple`. (Before Python 3.12
+            it is the cause of a `RuntimeError`.)
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Sample:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def norm(self):
+        ...         print("computing")
+        ...         return jnp.linalg.norm(self.x)
+        >>> sample = Sample(jnp.array([3.0, 4.0]))
+        >>> sample.norm
+        computing
+        Array(5., dtype=float32)
+        >>> cachax.jit(lambda s: s.x / s.norm)(sample)
+        Array([0.6, 0.8], dtype=float32)
     """
 
     # Without a method, as in `@cached_property()`, it raises an error that says so: the

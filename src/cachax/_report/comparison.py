@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .sums import Value
 from .text import Table, columns, count, seconds
-from .value import Value
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,11 @@ class Comparison:
         return [c for c in self.changes if work(c.after) > work(c.before)]
 
     def table(self) -> Table:
-        """The heads of the columns, and the rows."""
+        """The comparison as a table.
+
+        Returns:
+            The heads of the columns, and the rows.
+        """
         heads = ["value", "computed", "time", "reused"]
         return heads, [
             [

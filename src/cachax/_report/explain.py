@@ -19,8 +19,9 @@ from .._jit.call import name_of
 from .._jit.notes import parameter
 from .._jit.vmap import BatchKey
 from .causes import MADE_INSIDE, RETURNED
-from .events import Event, What, Where
+from .events import Event, What
 from .journal import Journal
+from .property import Property
 from .reads import wait_for
 from .record import recording
 from .report import Report
@@ -29,26 +30,6 @@ from .text import seconds, size, wrapped
 _MISSING: Any = object()
 _READ = (What.INLINE, What.COMPUTED, What.KNOWN, What.HIT)
 """Events at the line that reads a value."""
-
-
-@dataclass(frozen=True)
-class Property:
-    """What a call did with one property of one argument."""
-
-    argument: str
-    """The argument, by the name of its parameter."""
-    name: str
-    """`Class.property`."""
-    status: str
-    """For instance "computed now, carried in"."""
-    why: str
-    """The reason, where there is one."""
-    where: Where | None
-    """The line that reads it."""
-    seconds: float
-    """The time it took to compute."""
-    bytes: int
-    """The size of the value."""
 
 
 @dataclass(repr=False)

@@ -8,8 +8,8 @@ import jax
 
 from .._core.watch import watching
 from .calls import Calls
+from .held import memory
 from .journal import Journal
-from .memory import memory
 from .reads import Reads
 from .report import Report
 

@@ -10,45 +10,13 @@ from typing import Any
 from .._errors import UsageError, plain_name
 from .causes import TO_FIX
 from .comparison import Comparison, compared
-from .events import Event, What, Where
+from .events import Event, What
 from .memory import Memory
 from .samples import Sample, field_uses
+from .sums import Fix, Function, Value
 from .text import as_text, count, headline
-from .value import Value
 
 _REUSED = (What.HIT, What.KNOWN, What.CARRIED)
-
-
-@dataclass(frozen=True)
-class Function:
-    """What happened to one `cachax.jit` function."""
-
-    name: str
-    """Its name."""
-    calls: int
-    """How often it was called."""
-    traces: int
-    """How often JAX traced it."""
-    compilations: int
-    """How often JAX compiled it."""
-    seconds: float
-    """The time of all calls, without compilation."""
-
-
-@dataclass(frozen=True)
-class Fix:
-    """Unnecessary work, and how to avoid it."""
-
-    seconds: float
-    """The time it took, where that is known."""
-    where: Where | None
-    """The line of your code."""
-    what: str
-    """What was unnecessary."""
-    instead: str
-    """What to do instead."""
-    kind: str = "recomputed"
-    """`"recomputed"`, `"inline"` or `"recompiled"`."""
 
 
 @dataclass(repr=False)
@@ -81,7 +49,7 @@ class Report:
     samples: dict[str, Sample] = field(default_factory=dict)
     """An object of each class, without its arrays. For `dependencies`."""
     edges: set[tuple[str, str]] = field(default_factory=set)
-    """Pairs of properties: the first was read to compute the second."""
+    """Pairs of properties, of which the first was read to compute the second."""
     title: str = ""
     """The title given to `record`."""
     memory: Memory | None = None
