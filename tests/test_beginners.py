@@ -426,7 +426,7 @@ def test_nothing_else_warns(use: Callable[[Line], Any]) -> None:
         use(line())
 
 
-def test_a_dataclass_is_no_pytree_until_registered() -> None:
+def test_a_dataclass_is_not_a_pytree_until_registered() -> None:
     @dataclass
     class Plain:
         x: Any

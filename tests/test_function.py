@@ -106,7 +106,7 @@ def test_never_stale(family: Family) -> None:
 
 
 @over(PYTREES)
-def test_right_derivatives_and_batches(family: Family, no_leaks: None) -> None:
+def test_correct_derivatives_and_batches(family: Family, no_leaks: None) -> None:
     obj = fresh(family)
     product(obj)
     for fun in (product, cachax.jit(product), jax.jit(product)):

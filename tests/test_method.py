@@ -65,7 +65,7 @@ def test_never_stale(family: Family) -> None:
 
 
 @pytrees
-def test_right_derivatives(family: Family, warm: bool) -> None:
+def test_correct_derivatives(family: Family, warm: bool) -> None:
     obj = make(family)
     if warm:
         obj.power(3)
@@ -75,7 +75,7 @@ def test_right_derivatives(family: Family, warm: bool) -> None:
 
 
 @pytrees
-def test_right_batches_and_loops(family: Family, warm: bool, no_leaks: None) -> None:
+def test_correct_batches_and_loops(family: Family, warm: bool, no_leaks: None) -> None:
     obj = make(family, [1.0, 2.0, 3.0])
     if warm:
         obj.power(2)

@@ -249,7 +249,7 @@ def test_the_total_and_the_largest_first() -> None:
     assert str(memory).splitlines()[-1].startswith("total")
 
 
-def test_an_empty_cache_has_words_of_its_own() -> None:
+def test_an_empty_cache_says_so() -> None:
     from cachax._report.memory import Memory
 
     assert str(Memory(())) == "The cache is empty."

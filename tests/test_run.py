@@ -70,7 +70,7 @@ def test_a_script_that_fails(tmp_path: Path) -> None:
     assert "_run.py" not in ended.stderr
 
 
-def test_a_script_whose_output_nobody_reads_to_its_end(tmp_path: Path) -> None:
+def test_a_script_whose_output_is_not_read_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(f"{SCRIPT}\nprint('x' * 10_000_000)")
     command = "set -o pipefail; python -m cachax explain script.py | head -c 1"
     command = command.replace("python", sys.executable)

@@ -290,7 +290,7 @@ def test_a_property_that_raises_is_not_tried_and_nothing_is_kept() -> None:
     assert "the body raises ValueError: not for this one" in str(report)
 
 
-def test_an_object_that_is_no_pytree_is_tried_as_far_as_it_goes() -> None:
+def test_an_object_that_is_not_a_pytree_is_tried_as_far_as_it_goes() -> None:
     class Plain:
         def __init__(self) -> None:
             self.x = X
@@ -301,7 +301,7 @@ def test_an_object_that_is_no_pytree_is_tried_as_far_as_it_goes() -> None:
 
     report = testing.check_laws(Plain())
     assert "total: JAX does not know the class" in str(report)
-    assert "4. Right batches, vmap" in str(report)
+    assert "4. Correct batches, vmap" in str(report)
     assert not any(each.title.startswith("6") for each in report.not_tried)
 
 

@@ -131,7 +131,7 @@ def test_a_numpy_array_written_to_in_place_is_found(way: str, before: int) -> No
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_outside_nobody_knows(way: str) -> None:
+def test_outside_nothing_is_detected(way: str) -> None:
     """The same program, to show that the one above can fail."""
     use, mesh = WAYS[way](), made()
     values = [use(mesh) for _ in range(4)]
@@ -140,7 +140,7 @@ def test_outside_nobody_knows(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "static"])
-def test_what_does_not_change_is_right(way: str, no_leaks: None) -> None:
+def test_what_does_not_change_is_correct(way: str, no_leaks: None) -> None:
     for of in (np, jnp):
         use, mesh = WAYS[way](), made(of=of)
         with cachax.verify():
@@ -177,7 +177,7 @@ def test_so_is_that_of_a_function_of_several(monkeypatch: pytest.MonkeyPatch) ->
     assert product(a, b) is kept
 
 
-def test_a_field_replaced_by_another_thread_is_no_difference() -> None:
+def test_a_field_replaced_by_another_thread_is_not_a_difference() -> None:
     class Slow:
         def __init__(self) -> None:
             self.x = jnp.ones(2)
@@ -195,7 +195,7 @@ def test_a_field_replaced_by_another_thread_is_no_difference() -> None:
         assert slow.total == 0.0
 
 
-def test_so_are_the_values_at_hand_for_rebuilt_objects(
+def test_so_are_the_values_kept_for_rebuilt_objects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mesh, fun = made(of=jnp), shelf()
@@ -268,7 +268,7 @@ def test_the_error_names_the_place_and_the_largest_difference() -> None:
     assert "The largest difference is 8 at ['b']." in str(caught.value)
 
 
-def test_what_was_computed_before_cannot_be_told() -> None:
+def test_what_was_computed_before_is_unknown() -> None:
     mesh = made()
     mesh.total  # noqa: B018 (the read is the test)
     mesh.points[0] = 100.0
@@ -449,7 +449,7 @@ def test_donated_arrays_are_left_alone() -> None:
         assert mesh.total is total
 
 
-def test_a_body_may_still_set_a_field_of_its_own() -> None:
+def test_a_body_may_still_set_its_own_field() -> None:
     class Counting:
         def __init__(self) -> None:
             self.x, self.times = jnp.ones(2), 0

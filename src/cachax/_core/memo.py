@@ -141,10 +141,10 @@ class Memo(weakref.ref[Any]):
     def after_a_body(self, obj: object) -> "Memo":
         """Where to keep a value, now that its body has run.
 
-        A body may set fields of its own object (a counter, something to use again)
-        without that being a change to the object: all it has computed from is still
-        there. An array replaced meanwhile, by whatever thread, is one: then the value
-        is out of date already, and goes to a memo that is not used any more.
+        A body may set fields of its object (a counter, something to reuse). That is
+        not a change, as long as everything it has computed from is still there. If a
+        thread has replaced an array meanwhile, the value is stale already, and goes
+        to a memo that is not used any more.
         """
         now = memo_of(obj)
         return now if now is self or self._snapshot.all_still_in(obj) else self

@@ -190,7 +190,7 @@ def _generalised(body: Body, obj: Any, inputs: Inputs, traced: "Traced") -> Uses
         in_order = _trace(body, obj, inputs, (), is_sorted=True)
         mine = traced.uses.fingerprint
         order = in_order is None or in_order.uses.fingerprint != mine
-    # What the body does with a number that it uses was seen for one number only.
+    # The trace shows what the body does with this number, and not with others.
     fingerprint = None if numbers else traced.uses.fingerprint
     return replace(traced.uses, numbers=numbers, order=order, fingerprint=fingerprint)
 
@@ -209,7 +209,7 @@ class Traced:
     jaxpr: Any
     structure: Any
     statics: list[Any]
-    """The leaves of the value that are no results of the operations, else None."""
+    """The leaves of the value that are not results of the operations, else None."""
     used: set[int]
     uses: Uses
     is_shareable: bool

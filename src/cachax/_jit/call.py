@@ -70,7 +70,7 @@ once more to compute them inside."""
 
 
 class Unprepared(BaseException):
-    """Ends a trace that was not asked for: the program is not the one for this call."""
+    """Ends a trace that should not happen: the program is not the one for this call."""
 
 
 class Need:

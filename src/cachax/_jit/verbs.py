@@ -251,8 +251,8 @@ def _check_shapes(obj: object, key: Key, given: Any) -> None:
 
 
 def _copied(obj: T) -> T:
-    """With a copy of its smallest array, so that it has one of its own when those of
-    the original are donated."""
+    """With a copy of its smallest array, so that it has one when the arrays of the
+    original are donated."""
     inputs = inputs_of(obj)
     arrays = [] if inputs is None else [*inputs.arrays]
     concrete = [i for i, x in enumerate(arrays) if isinstance(x, jax.Array)]

@@ -110,7 +110,7 @@ class _Batch:
     def map(
         self, fun: Callable[[Any], Any], out_axes: Any, options: dict[str, Any]
     ) -> Any:
-        """`fun` of every example, with values lent to the objects in it."""
+        """`fun` of every example, with values provided for the objects in it."""
 
         def of_one(number: Any, leaves: list[Any]) -> Any:
             one = self.structure.unflatten(leaves)
@@ -244,7 +244,7 @@ class _Form:
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True, eq=False)
 class _Stacked:
-    """The values of all examples: arrays with one more axis in front (but for those
+    """The values of all examples: arrays with one more axis in front (except those
     that are the same for all), and one form."""
 
     arrays: tuple[Any, ...]
