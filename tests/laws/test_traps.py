@@ -318,7 +318,7 @@ def test_a_value_with_an_own_array_goes_with_its_object(cls: Any, read: Any) -> 
     assert [ref() for ref in watched] == [None] * len(watched)
 
 
-def test_a_value_with_an_own_array_is_that_of_the_object_that_is_read(
+def test_a_value_with_an_own_array_is_that_of_its_object(
     read: Any,
 ) -> None:
     one = Own(x3(), x3() + 1)
