@@ -263,10 +263,22 @@ def test_a_function_in_a_module_under_jit(activation: Any) -> None:
     assert cachax.lift(eqx.filter_jit)(lambda layer: layer.total)(layer) == 3
 
 
-def test_a_string_under_jit() -> None:
-    words = words_of(lambda: cachax.jit(lambda x, how: x)(1.0, "fast"), TypeError)
-    assert "the argument how is of type 'str'" in words
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_string_under_jit(is_warm: bool) -> None:
+    use = cachax.jit(lambda x, how: x)
+    for _ in range(3 * is_warm):
+        use(1.0, 2.0)
+    words = words_of(lambda: use(1.0, "fast"), TypeError)
+    assert words.count("the argument how is of type 'str'") == 1
     assert "static_argnames" in words
+
+
+def test_a_static_argument_gets_no_note() -> None:
+    def fail(x: Any, how: str) -> Any:
+        raise TypeError("its own words")
+
+    use = cachax.jit(fail, static_argnames="how")
+    assert "cachax:" not in words_of(lambda: use(1.0, how="fast"), TypeError)
 
 
 def test_an_error_of_the_function_gets_no_note() -> None:

@@ -80,7 +80,7 @@ def test_what_was_learned_can_be_forgotten(name: str) -> None:
     for _ in range(3):
         use(obj)
     use.clear_cache()
-    assert not state_of(use).entries
+    assert not state_of(use).function.was_called
     with computations() as counts:
         assert float(use(obj)) == 10
     assert not counts

@@ -154,7 +154,7 @@ class _Hits:
             function: Any, entry: Any, tree: Any, asks: Any, is_inside: bool = False
         ) -> None:
             took(function, entry, tree, asks, is_inside)
-            objects = [] if entry.layout is None else entry.layout.objects(tree)
+            objects = entry.objects(tree)
             for slot, key in asks:
                 if isinstance(slot, int) and isinstance(key, Computed):
                     value = key.peek(objects[slot], MISSING)

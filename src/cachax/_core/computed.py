@@ -198,7 +198,7 @@ class Computed(Key):
         uses = self.learned.get(inputs)
         if uses is None or not uses.is_shareable(inputs):
             return None
-        return index.find(self, uses.ids(inputs), uses.statics(inputs))
+        return index.find(self, index.known(uses.arrays(inputs)), uses.statics(inputs))
 
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
         """A value that is known for the arrays of `obj`."""
@@ -206,11 +206,11 @@ class Computed(Key):
 
     def _used(self, inputs: Inputs) -> list[Any]:
         uses = self.learned.get(inputs)
-        return [] if uses is None else [inputs.arrays[i] for i in uses.positions]
+        return [] if uses is None else uses.arrays(inputs)
 
     def note(self, inputs: Inputs, uses: Uses, value: Any) -> index.Record | None:
         """Keep a value for all objects with these inputs."""
-        arrays = [inputs.arrays[i] for i in uses.positions]
+        arrays = uses.arrays(inputs)
         numbers = {i for i, _ in inputs.numbers}
         holders = [x for i, x in enumerate(inputs.arrays) if i not in numbers]
         if not holders or traces_in(value):
@@ -234,14 +234,14 @@ class Computed(Key):
     def _known(self, inputs: Inputs, uses: Uses) -> Any:
         """A value for the same arrays whose body did the same, though a Python number
         or the order of a dictionary was different."""
-        for record in index.candidates(self, uses.ids(inputs)):
+        for record in index.candidates(self, index.known(uses.arrays(inputs))):
             if (
                 record.fingerprint is not None
                 and record.fingerprint == uses.fingerprint
                 and record.statics[0] == inputs.statics
                 and record.statics[-1] == settings()
             ):
-                return record.template.fill([inputs.arrays[i] for i in uses.positions])
+                return record.template.fill(uses.arrays(inputs))
         return UNKNOWN
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:

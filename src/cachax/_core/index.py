@@ -1,12 +1,15 @@
 """The index: values by the arrays they came from.
 
-A record is found by its property and the identities of the arrays that the body used,
-and holds for every object with equal static parts. JAX arrays are immutable, so there
-is nothing to invalidate: a record is removed when one of its arrays is gone. No object
-is involved, so whether a value is found depends on the arrays alone, and never on what
-the garbage collector did.
+A record is found by its property and the contents of the arrays that the body used, and
+holds for every object with equal static parts. JAX arrays are immutable, so an array
+has the same `Contents` for as long as it exists, and there is nothing to invalidate. An
+array that a function returns unchanged is a new array with the same contents: so values
+follow it. When the last array with some contents is gone, their records are removed. No
+object is involved: whether a value is found never depends on what the garbage collector
+did.
 """
 
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -20,20 +23,17 @@ _VARIANTS = 2
 one for each `i`."""
 _VARIANTS_OF_NO_ARRAY = 64
 """The same for values that used no array, which all objects of a class share."""
-
-
 _FOR_ONE_METHOD = 8
 """The same for the sets of arguments of one method. Objects keep all of theirs."""
 
 
 class Record:
-    """A value, the arrays it came from, and the static parts of its objects."""
+    """A value, what it came from, and the static parts of its objects."""
 
     __slots__ = (
+        "contents",
         "fingerprint",
-        "group",
         "holders",
-        "ids",
         "key",
         "packed",
         "statics",
@@ -41,31 +41,49 @@ class Record:
     )
 
     def __init__(
-        self, key: Key, ids: tuple[int, ...], statics: Any, template: Template
+        self, key: Key, contents: "tuple[Contents, ...]", statics: Any, value: Template
     ) -> None:
         self.key = key
-        self.ids = ids
+        self.contents = contents
         self.statics = statics
-        self.template = template
+        self.template = value
         self.packed: Any = None
         """Its form inside `jit`, once that is known (`_jit`)."""
-        source = getattr(key, "source", None)
-        self.group = None if source is None else (id(source), ids)
-        """The records of one cached method or function, for the same arrays."""
         self.fingerprint: Any = None
         """Of the trace of the body, where numbers or orders may make a difference."""
         self.holders = 0
-        """For a value that used no array: how many arrays of its objects there are."""
+        """For a value that used no array: how many contents its objects have."""
+
+    @property
+    def group(self) -> Any:
+        """The records of one cached method or function, for the same arrays."""
+        source = getattr(self.key, "source", None)
+        return None if source is None else (id(source), self.contents)
 
 
-class ArrayRef(weakref.ref[Any]):
-    """An array, and what goes when it is gone."""
+class Contents:
+    """What one or more arrays hold, and what is known about it."""
 
-    __slots__ = ("calls", "id", "records")
+    __slots__ = ("calls", "records", "refs")
+
+    def __init__(self) -> None:
+        self.refs: dict[int, _ArrayRef] = {}
+        """The arrays, by id."""
+        self.records: tuple[Record, ...] = ()
+        self.calls: tuple[Callable[[], None], ...] = ()
+        """To be called when they are gone, or a record is."""
+
+    def call_all(self) -> None:
+        calls, self.calls = self.calls, ()
+        for call in calls:
+            call()
+
+
+class _ArrayRef(weakref.ref[Any]):
+    __slots__ = ("contents", "id")
 
     id: int
-    records: list[Record]
-    calls: list[Callable[[], None]]
+    contents: Contents
 
 
 class Changes:
@@ -75,23 +93,64 @@ class Changes:
     count = 0
 
 
-_records: dict[tuple[Key, tuple[int, ...]], tuple[Record, ...]] = {}
-_arrays: dict[int, ArrayRef] = {}
-_groups: dict[tuple[int, tuple[int, ...]], list[Record]] = Recent()
+contents_by_id: dict[int, Contents] = {}
+"""By the id of an array. Not every array has contents that something is known about."""
+_records: dict[tuple[Key, tuple[Contents, ...]], tuple[Record, ...]] = {}
+_making = threading.Lock()
+_groups: dict[Any, list[Record]] = Recent()
 """Records of one cached method or function, for the same arrays, newest first."""
 
 
-def find(key: Key, ids: tuple[int, ...], statics: Any) -> Record | None:
-    """The record for arrays with these ids, which the caller holds."""
-    for record in _records.get((key, ids), ()):
+def known(arrays: Iterable[Any]) -> tuple[Contents, ...] | None:
+    """The contents of these arrays; None if there is one that nothing is known of."""
+    try:
+        return tuple([contents_by_id[id(array)] for array in arrays])
+    except KeyError:
+        return None
+
+
+def find(
+    key: Key, contents: tuple[Contents, ...] | None, statics: Any
+) -> Record | None:
+    """The record for arrays with these contents."""
+    for record in candidates(key, contents):
         if record.statics is statics or record.statics == statics:
             return record
     return None
 
 
-def candidates(key: Key, ids: tuple[int, ...]) -> tuple[Record, ...]:
-    """All records for these arrays, whatever their static parts."""
-    return _records.get((key, ids), ())
+def candidates(key: Key, contents: tuple[Contents, ...] | None) -> tuple[Record, ...]:
+    """All records for these contents, whatever their static parts."""
+    return () if contents is None else _records.get((key, contents), ())
+
+
+def contents_of(array: Any) -> Contents:
+    """Those of an array. They get their own if nothing is known about it yet."""
+    found = contents_by_id.get(id(array))
+    if found is None:
+        with _making:
+            found = contents_by_id.get(id(array)) or Contents()
+            _join(array, found)
+    return found
+
+
+def _join(array: Any, contents: Contents) -> None:
+    each = id(array)
+    if each not in contents_by_id:
+        ref = contents.refs[each] = _ArrayRef(array, _gone)
+        ref.id = each
+        ref.contents = contents
+        contents_by_id[each] = contents
+
+
+def follow(given: Any, returned: Any) -> None:
+    """A function returned an array unchanged: what is known of one holds for the other.
+
+    This is done in every step of a training loop.
+    """
+    contents = contents_by_id.get(id(given))
+    if contents is not None and id(returned) not in contents_by_id:
+        _join(returned, contents)
 
 
 def put(
@@ -103,145 +162,80 @@ def put(
 ) -> Record:
     """Keep a value for these arrays. If it used none, `holders` are the arrays that it
     stays with, as long as one of them is there."""
-    record = Record(key, (*map(id, arrays),), statics, template)
-    _add(record, arrays or holders)
+    contents = tuple(map(contents_of, arrays))
+    record = Record(key, contents, statics, template)
+    place, group = (key, contents), record.group
+    others: tuple[Record, ...] = _records.get(place, ())
+    if others:
+        limit = _VARIANTS if arrays else _VARIANTS_OF_NO_ARRAY
+        for old in others:
+            if old.statics == statics:
+                drop(old)
+        for old in _records.get(place, ())[limit - 1 :]:
+            drop(old)
+        others = _records.get(place, ())
+    _records[place] = (record, *others)
+    if group is not None:  # of a method: a value for every set of arguments
+        for old in _groups.get(group, [])[_FOR_ONE_METHOD - 1 :]:
+            drop(old)
+        _groups.setdefault(group, []).insert(0, record)
+    for each in {*(contents or map(contents_of, holders))}:
+        each.records = (*each.records, record)
+        record.holders += 1
     return record
-
-
-def _add(record: Record, arrays: Iterable[Any]) -> None:
-    place = (record.key, record.ids)
-    old = []
-    for each in _records.get(place, ()):
-        if each is record or each.statics != record.statics:
-            old += [each] if each is not record else []
-        else:
-            drop(each)
-    newest = (record, *old)
-    if record.group is not None:  # of a method: a value for every set of arguments
-        group = _groups.setdefault(record.group, [])
-        for dropped in group[_FOR_ONE_METHOD - 1 :]:
-            drop(dropped)
-        _groups.setdefault(record.group, group).insert(0, record)
-    limit = _VARIANTS if record.ids else _VARIANTS_OF_NO_ARRAY
-    for dropped in newest[limit:]:
-        drop(dropped)
-    _records[place] = newest[:limit]
-    for array in arrays:
-        ref = ref_of(array)
-        if record not in ref.records:
-            ref.records.append(record)
-            record.holders += 1
 
 
 def drop(
     record: Record,
     table: dict[Any, tuple[Record, ...]] = _records,
-    arrays: dict[int, ArrayRef] = _arrays,
     groups: dict[Any, list[Record]] = _groups,
 ) -> None:
     """Remove a record."""
-    group = groups.get(record.group, ())
-    if record in group:
-        group.remove(record)  # type: ignore[union-attr]
-        if not group:
-            groups.pop(record.group, None)
-    place = (record.key, record.ids)
-    others = tuple(r for r in table.get(place, ()) if r is not record)
-    if others:
-        table[place] = others
-    else:
-        table.pop(place, None)
-    for each in record.ids:
-        ref = arrays.get(each)
-        if ref is not None and record in ref.records:
-            ref.records.remove(record)
+    place, name = (record.key, record.contents), record.group
+    records = table.get(place, ())
+    if records == (record,):
+        del table[place]
+    elif record in records:
+        table[place] = tuple(r for r in records if r is not record)
+    if name is not None and record in groups.get(name, ()):
+        groups[name].remove(record)
+        if not groups[name]:
+            groups.pop(name, None)
+    for each in record.contents:
+        each.records = tuple(r for r in each.records if r is not record)
 
 
 def _gone(
-    ref: ArrayRef,
-    arrays: dict[int, ArrayRef] = _arrays,
+    ref: _ArrayRef,
+    table: dict[int, Contents] = contents_by_id,
     drop: Callable[[Record], None] = drop,
 ) -> None:
     # Called at any moment, and by the last arrays of a program when globals are gone
     # already: so it takes no lock, and has what it needs as defaults.
-    if arrays.get(ref.id) is ref:
-        del arrays[ref.id]
-    records, ref.records = ref.records, []
+    contents = ref.contents
+    if contents.refs.get(ref.id) is ref:
+        del contents.refs[ref.id]
+        if table.get(ref.id) is contents:
+            del table[ref.id]
+    if contents.refs:
+        return
+    records, contents.records = contents.records, ()
     for record in records:
         record.holders -= 1
-        if record.ids or not record.holders:
+        if record.contents or not record.holders:
             drop(record)
-    calls, ref.calls = ref.calls, []
-    for call in calls:
-        call()
+    contents.call_all()
 
 
 def forget(record: Record) -> None:
     """Remove a record though its arrays are there."""
     drop(record)
     Changes.count += 1
-
-
-def ref_of(array: Any) -> ArrayRef:
-    ref = _arrays.get(id(array))
-    if ref is None or ref() is not array:
-        ref = ArrayRef(array, _gone)
-        ref.id = id(array)
-        ref.records, ref.calls = [], []
-        _arrays[ref.id] = ref
-    return ref
+    for each in record.contents:
+        each.call_all()
 
 
 def records_of(array: Any) -> list[Record]:
     """What is known for an array."""
-    ref = _arrays.get(id(array))
-    return [*ref.records] if ref is not None and ref() is array else []
-
-
-def follow(pairs: Sequence[tuple[int, Any]]) -> None:
-    """Let values follow their arrays through a function that returns them unchanged.
-
-    `pairs` has the ids of arrays that went in, and the arrays they came out as. This is
-    done in every step of a training loop.
-    """
-    several: dict[int, Record] = {}
-    for each, array in pairs:
-        ref = _arrays.get(each)
-        for record in () if ref is None else [*ref.records]:
-            if len(record.ids) == 1:
-                _follow(record, (array,))
-            elif record.ids:
-                several[id(record)] = record
-            else:
-                _add(record, (array,))
-    if several:
-        outputs: dict[int, list[Any]] = {}
-        for each, array in pairs:
-            outputs.setdefault(each, []).append(array)
-        for record in several.values():
-            came = [outputs.get(i, ()) for i in record.ids]
-            if all(came):
-                for n in range(max(map(len, came))):
-                    _follow(record, [outs[min(n, len(outs) - 1)] for outs in came])
-
-
-def _follow(record: Record, arrays: Sequence[Any]) -> None:
-    copy = Record.__new__(Record)
-    copy.key, copy.statics, copy.template = record.key, record.statics, record.template
-    copy.packed, copy.fingerprint = record.packed, record.fingerprint
-    copy.ids = ids = (*map(id, arrays),)
-    copy.group = None if record.group is None else (record.group[0], ids)
-    copy.holders = 0
-    place = (copy.key, ids)
-    if copy.group is not None or place in _records:
-        _add(copy, arrays)
-        return
-    _records[place] = (copy,)
-    for array in arrays:
-        ref_of(array).records.append(copy)
-        copy.holders += 1
-
-
-def size() -> int:
-    """How many arrays there are with values."""
-    return len(_arrays)
+    contents = contents_by_id.get(id(array))
+    return [] if contents is None else [*contents.records]

@@ -7,6 +7,7 @@ the fields, not by `jax.tree.flatten`, for the reasons given in `fields.py`.
 import functools
 import gc
 import operator
+import struct
 import types
 import weakref
 from array import array as array_array
@@ -97,7 +98,11 @@ class Inputs:
 
 def bits_of(number: Any) -> Any:
     """A number as something that tells 2 from 2.0 and 0.0 from -0.0."""
-    return (type(number), repr(number))
+    cls = type(number)
+    return (cls, _double(number) if cls is float else repr(number))
+
+
+_double = struct.Struct("d").pack
 
 
 def inputs_of(obj: Any) -> Inputs | None:
@@ -228,7 +233,7 @@ def take_apart(thing: Any) -> Taken:
     set its fields in any order, and JAX sorts the keys of a dictionary."""
     cls = type(thing)
     if cls is dict or cls is OrderedDict:
-        keys = [*thing] if cls is OrderedDict else _in_order(thing)
+        keys = [*thing] if cls is OrderedDict else in_order(thing)
 
         def rebuild_dict(parts: list[Any]) -> Any:
             new = dict(zip(keys, parts, strict=True))
@@ -280,7 +285,7 @@ def _take_apart_object(thing: Any) -> Taken:
     return Taken((*names, *slots), parts, rebuild)
 
 
-def _in_order(keys: Iterable[Any]) -> list[Any]:
+def in_order(keys: Iterable[Any]) -> list[Any]:
     try:
         return sorted(keys)
     except TypeError:
@@ -316,7 +321,7 @@ class Copy:
         if is_array(thing):
             return next(self._arrays)
         if is_whole(thing):
-            self.statics += 1
+            self.statics += type(thing).__module__ != _NNX_NOTES
             if self._instead is not None and self._instead[0] == self.statics - 1:
                 return self._instead[1]
             return thing
@@ -333,7 +338,7 @@ class Copy:
         else:
             new = taken.rebuild(parts)
             if order:
-                new = {key: new[key] for key in _in_order(new)}
+                new = {key: new[key] for key in in_order(new)}
         self._copies[id(thing)] = new
         self.originals[id(new)] = (new, thing)
         return new

@@ -89,6 +89,7 @@ class Memo(weakref.ref[Any]):
         "holds",
         "indexed",
         "key",
+        "packed",
         "provider",
         "settings",
         "supplied",
@@ -98,6 +99,8 @@ class Memo(weakref.ref[Any]):
     key: int
     values: dict[Key, Any]
     folded: dict[Key, "_Folded"]
+    packed: dict[Any, Any]
+    """Values as programs take them (`_jit`)."""
     provider: Provider | None
     indexed: set[Key]
     """Which of the values are in the index too, and count only as long as they are."""
@@ -116,6 +119,7 @@ class Memo(weakref.ref[Any]):
         self.key = id(obj)
         values = self.values = {}
         folded = self.folded = {}
+        packed = self.packed = {}
         self.provider = None
         self.supplied = set()
         self.indexed = set()
@@ -126,6 +130,7 @@ class Memo(weakref.ref[Any]):
         def forget() -> None:
             values.clear()
             folded.clear()
+            packed.clear()
 
         self._snapshot = Snapshot(obj, forget)
         self.holds = self._snapshot.holds

@@ -59,11 +59,9 @@ class Uses:
         arrays, which can be written to, don't."""
         return inputs.writable.isdisjoint(self.positions)
 
-    def ids(self, inputs: Inputs) -> tuple[int, ...]:
-        """The arrays, by identity."""
-        arrays = inputs.arrays
-        numbers = {i for i, _ in inputs.numbers}
-        return tuple(id(arrays[i]) for i in self.positions if i not in numbers)
+    def arrays(self, inputs: Inputs) -> list[Any]:
+        """Those that it used."""
+        return [inputs.arrays[i] for i in self.positions]
 
     def statics(self, inputs: Inputs) -> tuple[Any, ...]:
         """The rest, and the configuration of JAX."""

@@ -11,7 +11,7 @@ import functools
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,8 +35,7 @@ class Own:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(NamedTuple):
     """A value without the arrays of its object."""
 
     leaves: tuple[Any, ...]
@@ -52,13 +51,18 @@ class Template:
         return self.structure.unflatten(map(_unshared, leaves))
 
 
+def template_of_array(array: Any) -> Template:
+    """Of a value that is an array, and not one of its object."""
+    return Template((array,), _LEAF, (array,))
+
+
 def template_of(value: Any, own: Sequence[Any]) -> Template | None:
     """None if it contains one of the arrays `own` where JAX doesn't see it, or
     something that can be changed and not be copied."""
     leaves, structure = jax.tree.flatten(value)
     numbers = {id(array): i for i, array in enumerate(own)}
     if structure == _LEAF and id(value) not in numbers and isinstance(value, jax.Array):
-        return Template((value,), structure, (value,))
+        return template_of_array(value)
     visible = {*map(id, leaves)}
     for part in walk(value):
         if id(part) in numbers and id(part) not in visible:
@@ -99,6 +103,11 @@ class Form:
         self.holes = holes
         self.identity = identity
         self._hash = hash(identity)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the value is an array, and nothing else."""
+        return self.holes == 1 and self.structure == _LEAF
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Form) and self.identity == other.identity

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from .._compat import Trace, at_trace, current_trace
 from .._core.computed import Computed
-from .._core.fields import is_frozen
+from .._core.fields import is_frozen, is_open, walk
 from .._core.inputs import NUMBERS, Copy, Inputs, inputs_of
 from .._core.levels import traces_in
 from .._core.memo import NOT_PROVIDED, Key, may_have_values, memo_of
@@ -42,7 +43,7 @@ class Value:
     positions: tuple[int, ...] = ()
     """The arrays it came from, among the leaves of the arguments."""
     numbers: tuple[int, ...] = ()
-    """The Python numbers it depends on, likewise."""
+    """The Python numbers and static leaves it depends on, likewise."""
     statics: Any = None
     """What else it depends on."""
     has_static_numbers: bool = False
@@ -119,6 +120,8 @@ class Map:
 
     places: list[int | None]
     """None for a number that is a static part."""
+    statics: tuple[int, ...]
+    """Which of the leaves are static parts."""
     fields: tuple[Any, ...]
     """The classes and the names of the fields it is for."""
 
@@ -153,7 +156,8 @@ class Demand:
         """What is missing is computed inside, whatever it costs."""
         self.computed = False
         """Whether a value had to be computed."""
-        self.tree: Any = ()
+        self.call: Any = ()
+        """The arguments, as they are."""
         self.outer: Trace = current_trace()
         """Where the call is."""
         self.trace: Trace = None
@@ -174,20 +178,13 @@ class Demand:
         owner = self._objects[slot]
         if not self.computed:
             self.computed = key.peek(owner, self) is self
-        value = key.read(owner)
+        key.read(owner)
         mapped = self._maps[slot] if isinstance(slot, int) else None
         if mapped is not None and isinstance(key, Computed):
             found = self._by_arrays(slot, key, mapped)
             if found is not None:
                 return found
-        if key.peek(owner, self) is self:  # it could not be kept
-            return None
-        numbers = _traced_numbers(key, owner, value)
-        packed = pack(value, key.of(owner), numbers, self.static_numpy)
-        if packed is None:
-            return None
-        is_supplied = isinstance(key, Computed) and key.is_supplied(owner)
-        return Value(packed, by_object=True, is_supplied=is_supplied)
+        return by_object(key, owner, self.static_numpy)
 
     def _by_arrays(self, slot: int, key: Computed, mapped: Map) -> Value | None:
         owner = self._objects[slot]
@@ -225,7 +222,7 @@ class Demand:
             packed,
             False,
             tuple(i for i in positions if i is not None),
-            tuple(i for i in numbers if i is not None),
+            (*(i for i in numbers if i is not None), *mapped.statics),
             record.statics,
             None in numbers,
             _inner(uses, inputs, mapped),
@@ -365,8 +362,35 @@ class Demand:
         """Let go of the objects: a traced copy may outlive its trace by mistake."""
         self._objects.clear()
         self.answers = {}
-        self.leaves = self.tree = ()
+        self.leaves = self.call = ()
         self.outer = None
+
+
+def by_object(key: Key, owner: Any, static_numpy: bool) -> Value | None:
+    """A value that belongs to its object; None if it isn't there, or can't be an input
+    of a program."""
+    memo = memo_of(owner)
+    value = key.peek(owner, memo)
+    if value is memo:
+        return None
+    is_supplied = isinstance(key, Computed) and key.is_supplied(owner)
+    kept = memo.packed.get((key, static_numpy))
+    if kept is not None and kept[0] is value and kept[1].is_supplied == is_supplied:
+        found: Value = kept[1]
+        return found
+    numbers = _traced_numbers(key, owner, value)
+    packed = pack(value, key.of(owner), numbers, static_numpy)
+    if packed is None:
+        return None
+    found = Value(packed, by_object=True, is_supplied=is_supplied)
+    parts = walk(value)
+    if memo.values.get(key, memo) is value and not any(map(_may_be_written, parts)):
+        memo.packed[key, static_numpy] = (value, found)
+    return found
+
+
+def _may_be_written(part: Any) -> bool:
+    return is_open(part) or isinstance(part, np.ndarray)
 
 
 def _inner(uses: Uses, inputs: Inputs, mapped: Map) -> tuple[Any, ...] | None:
@@ -403,40 +427,63 @@ def _traced_numbers(key: Key, owner: Any, value: Any) -> tuple[bool, ...] | None
 def map_of(obj: Any, start: int) -> Map | None:
     """Where the arrays of `obj` are among leaves that begin with number `start`.
 
-    Found by flattening a copy with numbers for arrays, so that one array in two fields
-    makes no difference. None if the class drops or makes arrays when it is flattened.
+    Found by flattening copies with marks in place of its parts, so that one array in
+    two fields makes no difference. None if the class drops or makes something when it
+    is flattened.
     """
     inputs = inputs_of(obj)
     if inputs is None:
         return None
-    marks = [_Mark(i) for i in range(len(inputs.arrays))]
+    numbers = {i for i, _ in inputs.numbers}
+    arrays = [x if i in numbers else _Mark() for i, x in enumerate(inputs.arrays)]
+    structure: Any
     try:
-        copy = _marked(obj, marks)
+        copy = _marked(obj, arrays)
         leaves, structure = jax.tree.flatten(copy.obj)
     except Exception:  # whatever the class's own code does with a mark
         return None
-    if not _has_all_statics(obj, marks, structure, copy.statics):
+    found = {id(x): place for place, x in enumerate(leaves) if type(x) is _Mark}
+    places: list[int | None] = [found.get(id(x)) for x in arrays]
+    if any(places[i] is None for i in range(len(arrays)) if i not in numbers):
         return None
-    found: dict[int, int] = {}
-    for place, leaf in enumerate(leaves):
-        if type(leaf) is not _Mark or leaf.number in found:
+
+    def place_of(mark: Any, arrays: Any, instead: Any = None) -> int | None:
+        """Where a part is among the leaves; None if it is in the structure."""
+        try:
+            copy = _marked(obj, arrays, instead)
+            leaves, changed = jax.tree.flatten(copy.obj)
+        except Exception:  # the class makes use of this part
             return None
-        found[leaf.number] = start + place
-    missing = [i for i in range(len(marks)) if i not in found]
-    numbers = {i for i, _ in inputs.numbers}
-    for i in missing:  # a number may be a static part
-        others = [_Mark(j) if j == i else mark for j, mark in enumerate(marks)]
-        changed: Any = jax.tree.structure(_marked(obj, others).obj)
-        if i not in numbers or changed == structure:
-            return None
-    return Map([found.get(i) for i in range(len(marks))], _fields(inputs))
+        for place, leaf in enumerate(leaves):
+            if leaf is mark and changed == structure:
+                return place
+        if changed == structure:
+            raise _IsDroppedError
+        return None
+
+    try:
+        for i in numbers:
+            mark = _Mark()
+            places[i] = place_of(mark, [*arrays[:i], mark, *arrays[i + 1 :]])
+        marks = [_Mark() for _ in range(copy.statics)]
+        statics = [place_of(x, arrays, (n, x)) for n, x in enumerate(marks)]
+    except _IsDroppedError:
+        return None
+    static_leaves = [i for i in statics if i is not None]
+    if {*places, *static_leaves} - {None} != {*range(len(leaves))}:
+        return None
+    return Map(
+        [None if i is None else start + i for i in places],
+        tuple(start + i for i in static_leaves),
+        _fields(inputs),
+    )
 
 
 def _marked(obj: Any, marks: Any, instead: Any = None) -> Copy:
     copy = Copy(obj, marks, instead=instead)
     for new, _ in copy.originals.values():  # a class may read a value to be flattened
         if may_have_values(type(new)) and type(new).__weakrefoffset__:
-            memo_of(new).provider = lambda key: _Mark(-1)
+            memo_of(new).provider = lambda key: _Mark()
     return copy
 
 
@@ -445,22 +492,9 @@ def may_get_fields(obj: Any) -> bool:
     return bool(type(obj).__dictoffset__) and not is_frozen(type(obj))
 
 
-def _has_all_statics(obj: Any, marks: Any, structure: Any, count: int) -> bool:
-    """Whether all static parts of an object are in its tree structure: a class may drop
-    a field when it is flattened."""
-    for number in range(count):
-        try:
-            copy = _marked(obj, marks, (number, _Mark(number)))
-            changed: Any = jax.tree.structure(copy.obj)
-            if changed == structure:
-                return False
-        except Exception:  # the class makes use of this part: it is not dropped
-            continue
-    return True
-
-
-@dataclass(frozen=True, eq=False)
 class _Mark:
-    """In place of an array, to see where it comes out."""
+    """In place of a part, to see where it comes out."""
 
-    number: int
+
+class _IsDroppedError(Exception):
+    """A part is neither a leaf nor in the tree structure."""

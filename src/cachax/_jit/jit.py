@@ -7,12 +7,12 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import jax
-from jax.tree_util import tree_flatten
 
 from .._compat import forget_failed_traces
 from .._core.values import is_hashable
 from .._core.watch import watchers_of
-from .call import Function, Unprepared, name_of, names_arguments
+from .call import UNKNOWN, Function, name_of, names_arguments
+from .program import Unprepared
 from .results import Result
 
 P = ParamSpec("P")
@@ -125,14 +125,16 @@ class _State:
         """The program on its own, which computes cached values inside. What leaves
         cachax (to be compiled ahead of time, exported, looked at) is this one."""
         self.function = _function_for(fun, options, transform)
-        self.entries = self.function.entries
-        self.static = self.function.options.static or None
         self.watchers = watchers_of(Function, "call")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _State, (self.__wrapped__, self._options, self._transform)
 
     def call(self, args: Any, kwargs: Any) -> Any:
+        if not self.watchers:
+            out = self.function.call_new(args, kwargs)
+            if out is not UNKNOWN:
+                return out
         return self.function.call(self.plain, args, kwargs)
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -181,40 +183,22 @@ def jitted(
 
     def call(*args, **kwargs):  # type: ignore[no-untyped-def]
         # A warm call ends in here. Every line counts: all of JAX takes 5 µs.
-        if state.watchers:
-            return state.call(args, kwargs)
+        entry: Any = state.function.expected
         try:
-            if state.static:
-                tree, statics = state.static.take_out(args, kwargs)
-                leaves, structure = tree_flatten(tree)
-                entry = state.entries.get((structure, statics))
-            else:
-                tree = (args, kwargs)
-                leaves, structure = tree_flatten(tree)
-                entry = state.entries.get(structure)
-        except Exception:  # can't be flattened, compared, or hashed
-            entry = None
-        if entry is None:
-            return state.call(args, kwargs)
-        key = entry.key_of(leaves, tree)
-        ready = entry.ready.get(key)
+            ready = None if state.watchers else entry.find(args, kwargs)
+        except Exception:  # nothing is known of an array, or it isn't where it was
+            ready = None
         if ready is None:
-            return state.function.call_entry(
-                entry, tree, leaves, key, state.plain, args, kwargs
-            )
+            return state.call(args, kwargs)
         try:
-            if entry.donated:
-                out = ready.call(
-                    ready.values, entry.pick_kept(leaves), entry.pick_donated(leaves)
-                )
-            else:
-                out = ready.call(ready.values, leaves)
-            return out.take(leaves) if type(out) is Result else out
+            out = ready.call(ready.values, *args, **kwargs)
+            return out.take(entry, args, kwargs) if type(out) is Result else out
         except Unprepared:
             entry.mistaken = True
             forget_failed_traces(ready.call)
         except Exception as error:
             if not names_arguments(error):
+                state.function.note(error, args, kwargs)
                 raise
         return state.call(args, kwargs)
 

@@ -13,9 +13,11 @@ _TAKEN = (int, float, complex, bool, np.ndarray, np.generic, jax.Array)
 
 
 def note_argument(
-    error: TypeError, fun: Any, args: Any, kwargs: Any, static: Arguments
+    error: Exception, fun: Any, args: Any, kwargs: Any, static: Arguments
 ) -> None:
     """Add a note to `error`, if there is an argument that JAX does not take."""
+    if not isinstance(error, TypeError):
+        return
     (_, statics) = static.take_out(args, kwargs)
     chosen = {name for name, *_ in statics}
     given = [*enumerate(args), *kwargs.items()]

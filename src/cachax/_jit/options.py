@@ -1,22 +1,12 @@
 """The options of `jax.jit`: which arguments they name, and what they mean for a program
-that takes a flat list of arrays."""
+that takes cached values too."""
 
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
-
 from .._compat import UNSPECIFIED
-
-_ABOUT_ARGUMENTS = (
-    "static_argnums",
-    "static_argnames",
-    "donate_argnums",
-    "donate_argnames",
-    "in_shardings",
-)
 
 
 class Arguments:
@@ -57,26 +47,17 @@ class Arguments:
         return {n % count for n in self.numbers if -count <= n < count}
 
     def take_out(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The other arguments, and these."""
+        """The other arguments, with None in place of these; and these."""
+        if not self:
+            return (args, kwargs), ()
         chosen = self.among(len(args))
-        others = [x for i, x in enumerate(args) if i not in chosen]
+        others = (None if i in chosen else x for i, x in enumerate(args))
         named = {k: x for k, x in kwargs.items() if k not in self.names}
         statics = (
             *((i, type(args[i]), args[i]) for i in sorted(chosen)),
             *((k, type(x), x) for k, x in sorted(kwargs.items()) if k in self.names),
         )
         return (tuple(others), named), statics
-
-    def put_back(self, tree: Any, statics: Any) -> tuple[Any, Any]:
-        """All arguments again."""
-        args, kwargs = tree
-        args, kwargs = [*args], dict(kwargs)
-        for name, _, value in statics:
-            if isinstance(name, int):
-                args.insert(name, value)
-            else:
-                kwargs[name] = value
-        return tuple(args), kwargs
 
 
 def _as_numbers(one_or_many: Any) -> tuple[int, ...]:
@@ -94,60 +75,22 @@ class Options:
     """Those of one function."""
 
     def __init__(self, fun: Callable[..., Any], options: dict[str, Any]) -> None:
-        def named(what: str) -> Arguments:
-            numbers, names = f"{what}_argnums", f"{what}_argnames"
-            return Arguments.of(fun, options.get(numbers), options.get(names))
+        numbers, names = options.get("static_argnums"), options.get("static_argnames")
+        self.static = Arguments.of(fun, numbers, names)
+        self.given = options
+        self.is_supported = options.get("abstracted_axes") is None
 
-        self.static = named("static")
-        self.donated = named("donate")
-        self.in_shardings = options.get("in_shardings", UNSPECIFIED)
-        self.out_shardings = options.get("out_shardings", UNSPECIFIED)
-        self.others = {k: x for k, x in options.items() if k not in _ABOUT_ARGUMENTS}
-        self.is_flat = options.get("abstracted_axes") is None
-        """Whether a flat program can stand for the function."""
-
-    def donated_leaves(self, args: Any, kwargs: Any) -> tuple[int, ...]:
-        """Which leaves of the arguments (all of them, static ones too) are donated."""
-        statics = self.static.among(len(args))
-        chosen = self.donated.numbers - statics  # JAX ignores negative ones
-        found: list[int] = []
-        start = 0
-
-        def add(part: Any, is_chosen: bool) -> None:
-            nonlocal start
-            end = start + len(jax.tree.leaves(part))
-            found.extend(range(start, end) if is_chosen else ())
-            start = end
-
-        for i, arg in enumerate(args):
-            if i not in statics:
-                add(arg, i in chosen)
-        for name in sorted(kwargs):
-            if name not in self.static.names:
-                add(kwargs[name], name in self.donated.names)
-        return tuple(found)
-
-    def leaf_shardings(self, tree: Any) -> list[Any] | None:
-        """`in_shardings` for each leaf; None if it isn't given."""
-        if self.in_shardings is UNSPECIFIED or self.in_shardings is None:
-            return None
-        args, kwargs = tree
-        found: list[Any] = []
-
-        def spread(sharding: Any, part: Any) -> None:
-            found.extend([sharding] * len(jax.tree.leaves(part)))
-
-        jax.tree.map(spread, self.in_shardings, args, is_leaf=_is_sharding)
-        return found + [UNSPECIFIED] * len(jax.tree.leaves(kwargs))
-
-
-def _is_sharding(x: Any) -> bool:
-    return x is None or isinstance(x, jax.sharding.Sharding | type(UNSPECIFIED))
-
-
-def picking(places: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
-    """A function that takes the things in these places out of a list, in C."""
-    if len(places) > 1:
-        return operator.itemgetter(*places)
-    (place,) = places or (0,)
-    return operator.itemgetter(slice(place, place + len(places)))
+    def of_program(self, args: Sequence[Any]) -> dict[str, Any]:
+        """The same for a program that has one more argument, which comes first."""
+        options = dict(self.given)
+        for name in ("static_argnums", "donate_argnums"):
+            if options.get(name) is not None:
+                numbers = _as_numbers(options[name])
+                options[name] = tuple(n + 1 if n >= 0 else n for n in numbers)
+        shardings = options.get("in_shardings")
+        if shardings is not None and shardings is not UNSPECIFIED:
+            if not isinstance(shardings, tuple | list):
+                count = len(args) - len(self.static.among(len(args)))
+                shardings = (shardings,) * count
+            options["in_shardings"] = (UNSPECIFIED, *shardings)
+        return options

@@ -7,6 +7,7 @@ that were computed on it there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import jax
@@ -20,7 +21,10 @@ from .._core.levels import traces_in
 from .._core.memo import memo_of
 from .._core.slots import layout_of
 from .._core.sources import names_of
-from .._core.values import NUMPY, Packed, Template, pack, template_of
+from .._core.values import NUMPY, Packed, Template, pack, template_of, template_of_array
+from .paths import Reader, joined
+
+Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,21 +43,36 @@ class Brought:
     """For reports: its class and property."""
     is_supplied: bool = False
     """Whether the user put it there: it belongs to the object."""
+    is_array: bool = False
+    """Whether the value is an array, and nothing else."""
 
 
 class About:
     """What was learned in the trace, as part of the structure of the result."""
 
-    __slots__ = ("brought", "follows", "structure")
+    __slots__ = ("brought", "follow", "follows", "read")
 
-    def __init__(
-        self, structure: Any, follows: tuple[Any, ...], brought: tuple[Brought, ...]
-    ) -> None:
-        self.structure = structure
-        """Of the result, if its leaves come out as a list."""
+    def __init__(self, follows: Pairs, brought: tuple[Brought, ...]) -> None:
         self.follows = follows
-        """Pairs of a leaf of the result and the leaf of the arguments that it is."""
+        """Pairs of a leaf of the arguments and the leaf of the result that it is."""
         self.brought = brought
+        self.follow: Any = None
+        """Lets values follow them, given the arguments and the result."""
+        self.read: Any = None
+        """Reads the arrays that the brought values came from, likewise."""
+
+    def prepare(self, entry: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """How to find all these leaves is found out once; see `paths.py`."""
+        tree, _ = entry.options.static.take_out(args, kwargs)
+        given: Reader = entry.reader(tree)
+        returned = Reader(out, None, ("out",), given.names)
+        code = [f"follow({given.leaf(i)}, {returned.leaf(j)})" for i, j in self.follows]
+        self.follow = given.function(code, "out")
+        code = [
+            joined([*map((given if x.is_argument else returned).leaf, x.positions)])
+            for x in self.brought
+        ]
+        self.read = given.function(code, "out")
 
     # All are equal: `out_shardings` has one too, to have its place in the tree.
     def __eq__(self, other: object) -> bool:
@@ -81,10 +100,19 @@ class Result:
     def tree_unflatten(cls, about: About, children: tuple[Any, Any]) -> "Result":
         return cls(*children, about)
 
-    def take(self, given: Sequence[Any]) -> Any:
-        """What the function returned; the values that came with it are kept. `given`
-        are the leaves of its arguments."""
-        return _take(self, given)
+    def take(self, entry: Any, args: Any, kwargs: Any) -> Any:
+        """What the function returned; the values that came with it are kept."""
+        about, out = self.about, self.out
+        if current_trace() is not CONCRETE:
+            tree, _ = entry.options.static.take_out(args, kwargs)
+            _take_traced(self, jax.tree.leaves(tree))
+            return out
+        if about.follow is None:
+            about.prepare(entry, args, kwargs, out)
+        about.follow(args, kwargs, out)
+        if about.brought:
+            _take_brought(self, about.read(args, kwargs, out))
+        return out
 
 
 def bring_out(
@@ -92,14 +120,12 @@ def bring_out(
 ) -> Any:
     """The result of a trace with everything that comes out with it; `out` itself if
     there is nothing. `arguments` are objects whose values were computed inside.
-
-    The leaves come out as a list, because they are needed as a list; with `keep`, the
-    tree is left as it is.
+    With `keep`, there is always something.
     """
-    leaves, structure = tree_flatten(out)
+    leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     follows = tuple(
-        (i, places[id(leaf)]) for i, leaf in enumerate(leaves) if id(leaf) in places
+        (places[id(leaf)], i) for i, leaf in enumerate(leaves) if id(leaf) in places
     )
     brought = [
         *_of_objects(arguments, given, table, True),
@@ -109,10 +135,7 @@ def bring_out(
     if not follows and not brought and not keep:
         return out
     arrays = [x for _, arrays in brought for x in arrays]
-    about = tuple(b for b, _ in brought)
-    if keep:
-        return Result(out, arrays, About(None, follows, about))
-    return Result(leaves, arrays, About(structure, follows, about))
+    return Result(out, arrays, About(follows, tuple(b for b, _ in brought)))
 
 
 def _returned(out: Any) -> list[Any]:
@@ -145,6 +168,7 @@ def _of_objects(
                     is_argument,
                     number,
                     key.of(obj),
+                    is_array=packed.form.is_array,
                 )
                 found.append((about, packed.arrays))
     return found
@@ -210,43 +234,30 @@ def _comes_out_the_same(template: Template) -> bool:
     )
 
 
-def _take(result: Result, given: Sequence[Any]) -> Any:
-    about, out = result.about, result.out
-    if about.structure is None:
-        leaves = jax.tree.leaves(out)
-    else:
-        leaves = out
-        out = about.structure.unflatten(leaves)
-    if current_trace() is not CONCRETE:
-        _take_traced(about, out, leaves, given, result.arrays)
-        return out
-    remaining = iter(result.arrays)
-    for each in about.brought:
-        arrays = [next(remaining) for _ in range(each.packed.form.holes)]
-        if each.is_supplied:
-            supplied = memo_of(_returned(out)[each.number])
-            supplied.supply(each.key, each.packed.fill(arrays, ()))
-            continue
-        source = given if each.is_argument else leaves
-        used = [source[i] for i in each.positions]
-        value = each.packed.fill(arrays, used)
-        template = template_of(value, used)
-        if template is not None and used:
+def _take_brought(result: Result, arrays_used: Sequence[Any]) -> None:
+    arrays = iter(result.arrays)
+    template: Template | None
+    for each, used in zip(result.about.brought, arrays_used, strict=True):
+        if each.is_array and used:
+            template = template_of_array(next(arrays))
             index.put(each.key, used, each.statics, template)
-    if about.follows:
-        index.follow([(id(given[i]), leaves[place]) for place, i in about.follows])
-    return out
+            continue
+        value = each.packed.fill([*islice(arrays, each.packed.form.holes)], used)
+        if each.is_supplied:
+            memo_of(_returned(result.out)[each.number]).supply(each.key, value)
+        elif used and (template := template_of(value, used)) is not None:
+            index.put(each.key, used, each.statics, template)
 
 
-def _take_traced(
-    about: About, out: Any, leaves: Sequence[Any], given: Sequence[Any], brought: Any
-) -> None:
+def _take_traced(result: Result, given: Sequence[Any]) -> None:
     """The same for a call inside a trace: there, values stay with their objects."""
+    about, out = result.about, result.out
+    leaves = jax.tree.leaves(out)
     table = table_of(traces_in(leaves))
     if table is not None:
-        for place, source in about.follows:
+        for source, place in about.follows:
             table.passed[id(leaves[place])] = (leaves[place], given[source])
-    remaining = iter(brought)
+    remaining = iter(result.arrays)
     objects = _returned(out)
     for each in about.brought:
         arrays = [next(remaining) for _ in range(each.packed.form.holes)]

@@ -64,7 +64,7 @@ class Calls:
             asks: Any,
             is_inside: bool = False,
         ) -> None:
-            objects = [] if entry.layout is None else entry.layout.objects(tree)
+            objects = entry.objects(tree)
             if self._doing.calls:
                 call = self._doing.calls[-1]
                 call.was_inside = is_inside
@@ -78,18 +78,18 @@ class Calls:
         return took
 
     def _inside(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def inside(function: Function, entry: Any, leaves: Any) -> Any:
+        def inside(function: Function, *call: Any) -> Any:
             self._doing.for_new_objects = True
             try:
-                return original(function, entry, leaves)
+                return original(function, *call)
             finally:
                 self._doing.for_new_objects = False
 
         return inside
 
     def _take(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def take(result: Result, given: Any) -> Any:
-            out = original(result, given)
+        def take(result: Result, *call: Any) -> Any:
+            out = original(result, *call)
             calls = self._doing.calls
             if calls and not is_traced(out):
                 remaining = iter(result.arrays)
@@ -106,7 +106,7 @@ class Calls:
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(function: Function, plain: Any, args: Any, kwargs: Any) -> Any:
-            call = Call(where_now(), function.name, was_known=bool(function.entries))
+            call = Call(where_now(), function.name, was_known=function.was_called)
             call.qualname = plain_name(function.qualname)
             self._doing.calls.append(call)
             start = self._clock.enter()

@@ -1,0 +1,192 @@
+"""Read leaves of a tree without flattening it.
+
+Flattening runs the code of every class in the tree, and JAX does it already. A path is
+how to get from a tree to one of its leaves, or to an object in it, by items and fields;
+it holds for all trees of one structure. Paths are compiled to one Python expression.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from .._core.fields import is_opaque, slot_value, slots_of
+from .._core.inputs import NUMBERS, in_order, is_array, is_whole, take_apart
+from .._core.memo import may_have_values, memo_of
+from .._core.slots import Layout
+
+Path = tuple[tuple[str, Any], ...]
+"""Steps: the kind of each, and what it takes."""
+
+
+class _Paths:
+    """How to get to the leaves of a tree, and to the objects in it."""
+
+    def __init__(self, tree: Any, layout: Layout | None) -> None:
+        self.leaves: dict[int, Path] = {}
+        """By number; those that aren't fields are missing."""
+        self.objects: dict[int, Path] = {}
+        leaves: list[Any]
+        structure: Any
+        leaves, structure = jax.tree.flatten(tree)
+        numbers = {id(x) for x in leaves if type(x) in NUMBERS}
+        for marked_numbers in (numbers, set[int]()):
+            try:
+                marked = _Marked(tree, marked_numbers)
+                found, same = jax.tree.flatten(marked.tree)
+                objects = [] if layout is None else layout.objects(marked.tree)
+            except Exception:  # whatever a class does with a mark; or it is too deep
+                continue
+            if same == structure and len(found) == len(leaves):
+                for number, leaf in enumerate(found):
+                    if type(leaf) is _Mark:
+                        self.leaves[number] = leaf.path
+                for number, obj in enumerate(objects):
+                    if id(obj) in marked.objects:
+                        self.objects[number] = marked.objects[id(obj)]
+                return
+
+
+class _Mark:
+    """In place of an array, to see which leaf it is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+
+class _Marked:
+    """A copy of a tree with marks for arrays. What is in it twice is there twice."""
+
+    def __init__(self, tree: Any, numbers: set[int]) -> None:
+        self._numbers = numbers
+        """The ids of those that are leaves. Some that are static may have them too."""
+        self._around: set[int] = set()
+        self.objects: dict[int, Path] = {}
+        self.tree = self._copy(tree, ())
+
+    def _copy(self, thing: Any, path: Path) -> Any:
+        if is_array(thing):
+            is_kept = type(thing) in NUMBERS and id(thing) not in self._numbers
+            return thing if is_kept else _Mark(path)
+        if is_whole(thing) or is_opaque(type(thing)) or id(thing) in self._around:
+            return thing
+        taken = take_apart(thing)
+        steps = _steps(thing, taken.names)
+        if taken.rebuild is None or steps is None:
+            return thing
+        self._around.add(id(thing))
+        pairs = zip(taken.parts, steps, strict=True)
+        parts = [self._copy(part, (*path, step)) for part, step in pairs]
+        self._around.discard(id(thing))
+        try:
+            new = taken.rebuild(parts)
+        except Exception:  # a class that looks at what it is built from
+            return thing
+        if may_have_values(type(new)) and type(new).__weakrefoffset__:
+            memo_of(new).provider = lambda key: object()  # a flatten may read a value
+        self.objects[id(new)] = path
+        return new
+
+
+def _steps(thing: Any, names: Sequence[Any]) -> list[tuple[str, Any]] | None:
+    """From a thing to each of its parts."""
+    cls = type(thing)
+    if cls is OrderedDict:
+        return [("item", key) for key in thing]
+    if cls is dict:
+        return [("item", key) for key in in_order(thing)]
+    if isinstance(thing, list | tuple):
+        return [("item", i) for i in range(len(thing))]
+    if not names or any(type(name) is not str for name in names):
+        return None
+    slots = slots_of(cls)
+    return [_step(cls, name, name in slots) for name in names]
+
+
+def _step(cls: type, name: str, is_slot: bool) -> tuple[str, Any]:
+    getter: Any = cls.__getattribute__
+    is_plain = getter is object.__getattribute__ and name.isidentifier()
+    attribute = getattr(cls, name, None)
+    if is_plain and (is_slot or not hasattr(type(attribute), "__set__")):
+        return ("attribute", name)
+    return ("slot" if is_slot else "field", name)
+
+
+class Reader:
+    """Compiles functions that read leaves and objects of trees of one structure.
+
+    `parameters` are what the functions take: names of the parts of the tree if there
+    are several, else of the tree. `leaves` and `objects` find what has no path.
+    """
+
+    def __init__(
+        self,
+        tree: Any,
+        layout: Layout | None,
+        parameters: tuple[str, ...],
+        names: dict[str, Any],
+        leaves: Callable[..., Sequence[Any]] = jax.tree.leaves,
+        objects: Callable[..., Sequence[Any]] | None = None,
+    ) -> None:
+        self.names = names
+        self._parameters = parameters
+        self._paths = _Paths(tree, layout)
+        names |= {"get": object.__getattribute__, "slot_value": slot_value}
+        self._leaves, self._objects = self.constant(leaves), self.constant(objects)
+
+    def leaf(self, number: int) -> str:
+        """The expression for a leaf."""
+        return self._part(self._paths.leaves, self._leaves, number)
+
+    def object(self, number: int) -> str:
+        return self._part(self._paths.objects, self._objects, number)
+
+    def function(
+        self, expressions: Sequence[str] | str, *also: str
+    ) -> Callable[..., Any]:
+        """Of one expression, or a tuple of several. `also` are further parameters."""
+        parameters = ", ".join((*self._parameters, *also))
+        made: Callable[..., Any]
+        made = eval(f"lambda {parameters}: {joined(expressions)}", self.names)
+        return made
+
+    def field(self, code: str, name: str, obj: Any) -> str:
+        """The expression for a field of an object, whose expression is `code`."""
+        return self._after(code, _step(type(obj), name, is_slot=False))
+
+    def constant(self, thing: Any) -> str:
+        """A name for a thing, in expressions."""
+        name = f"constant_{len(self.names)}"
+        self.names[name] = thing
+        return name
+
+    def _part(self, paths: dict[int, Path], find: str, number: int) -> str:
+        path = paths.get(number)
+        if path is None:
+            return f"{find}({', '.join(self._parameters)})[{number}]"
+        code = self._parameters[0]
+        if len(self._parameters) > 1:
+            (_, part), *path = path  # type: ignore[assignment]
+            code = self._parameters[part]
+        for step in path:
+            code = self._after(code, step)
+        return code
+
+    def _after(self, code: str, step: tuple[str, Any]) -> str:
+        kind, name = step
+        if kind == "attribute":
+            return f"{code}.{name}"
+        if kind == "field":
+            return f"get({code}, '__dict__')[{name!r}]"
+        if kind == "slot":
+            return f"slot_value({code}, {name!r})"
+        is_literal = type(name) in (int, str)
+        return f"{code}[{repr(name) if is_literal else self.constant(name)}]"
+
+
+def joined(expressions: Sequence[str] | str) -> str:
+    """A tuple of expressions, or the one."""
+    if isinstance(expressions, str):
+        return expressions
+    return f"({''.join(f'{each}, ' for each in expressions)})"

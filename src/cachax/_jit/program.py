@@ -1,0 +1,143 @@
+"""A function compiled for certain values, and what happens while it is traced."""
+
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._compat import CONCRETE, UNSPECIFIED, current_trace
+from .._core.computed import Table, tables
+from .._core.levels import traces_in
+from .._errors import LiftError
+from .demand import Answers, Demand, objects_in
+from .entry import Entry
+from .options import Options
+from .results import About, Result, bring_out
+
+
+class Unprepared(BaseException):
+    """Ends a trace that should not happen: the program is not the one for this call."""
+
+
+class Running(threading.local):
+    """The call that a program may be traced for in this thread."""
+
+    program: "Program | None" = None
+    demand: Demand | None = None
+
+
+running = Running()
+
+
+class Program:
+    """A function that takes values and the arguments of the user's function, compiled.
+
+    `fun` returns the user's function, which is held weakly.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[[], Callable[..., Any]],
+        name: str,
+        options: Options,
+        transform: Callable[..., Any],
+        entry: Entry,
+        answers: Answers,
+        args: Any,
+        brings: bool,
+        computes_inside: bool = False,
+    ) -> None:
+        self.asks = tuple(answers)
+        self.forms = tuple(answer.packed.form for answer in answers.values())
+        self.computes_inside = computes_inside
+        self.returned: list[tuple[int, int]] = []
+        """Which objects of the result are which of the arguments."""
+        self._brings = brings
+        """Whether values come out with the result."""
+        self._fun = fun
+        self._static = options.static
+        self._layout = entry.layout
+        self._transform = transform
+
+        def run(_cached_values: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return self._run(_cached_values, args, kwargs)
+
+        run.__name__ = run.__qualname__ = name
+        _sign(run, fun())
+        given = options.of_program(args)
+        self._has_tree = "out_shardings" in given
+        if self._has_tree:
+            about = About((), ())
+            given["out_shardings"] = Result(given["out_shardings"], UNSPECIFIED, about)
+        self.call = transform(run, **given)
+
+    def _run(self, values: Any, args: Any, kwargs: Any) -> Any:
+        demand: Any = running.demand
+        is_mine = demand is not None and running.program is self
+        if current_trace() is (demand.outer if is_mine else CONCRETE):
+            # No trace: `debug_nans` looks for an operation, or a lifted decorator.
+            args, kwargs = demand.call if is_mine else (args, kwargs)
+            return self._fun()(*args, **kwargs)
+        if not is_mine or demand.was_traced:
+            raise Unprepared
+        tree, _ = self._static.take_out(args, kwargs)
+        leaves = jax.tree.leaves(tree)
+        _check_the_same(demand, leaves, values, self._transform)
+        table = Table(current_trace())
+        try:
+            copies = [] if self._layout is None else self._layout.objects(tree)
+        except ValueError:  # a class that is rebuilt as a different one
+            copies = []
+        demand.start()
+        if not self.computes_inside:
+            demand.provide_for(copies, demand.fill(self.asks, values, leaves))
+            table.arguments = [*zip(copies, demand.sharing(), strict=False)]
+        tables.running.append(table)
+        try:
+            out = self._fun()(*args, **kwargs)
+            demand.check()
+            if not self._brings:
+                return out
+            self.returned = [
+                (place, slot)
+                for place, x in enumerate(objects_in(out))
+                for slot, copy in enumerate(copies)
+                if x is copy
+            ]
+            arguments = copies if self.computes_inside else []
+            return bring_out(out, leaves, table, arguments, self._has_tree)
+        except Exception as error:
+            demand.check_failed(error)
+            raise
+        finally:
+            tables.running.remove(table)
+            demand.end()
+
+
+def _sign(run: Any, fun: Any) -> None:
+    """Give `run` the signature of the user's function, after the values: JAX's messages
+    name arguments by it, and static ones are found by it."""
+    values = inspect.Parameter("_cached_values", inspect.Parameter.POSITIONAL_ONLY)
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+        run.__signature__ = inspect.Signature([values, *parameters])
+    except (TypeError, ValueError):
+        pass
+
+
+def _check_the_same(
+    demand: Demand, leaves: Any, values: Any, transform: Callable[..., Any]
+) -> None:
+    """Whether a transform gives the function the leaves of the caller, with tracers for
+    them and nothing else."""
+    if transform is jax.jit:
+        return
+    if [np.shape(x) for x in leaves] != [np.shape(x) for x in demand.leaves]:
+        raise LiftError(transform, "the function gets arrays of different shapes.")
+    if values and not traces_in(leaves) <= traces_in(values):
+        raise LiftError(
+            transform, "it differentiates the function with respect to its arguments."
+        )
