@@ -105,7 +105,7 @@ def no_leaks() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _settings_are_left_alone() -> Iterator[None]:
-    """A test that changes a setting of JAX for good changes what later tests measure."""
+    """A test must leave the settings of JAX as they are: later tests use them."""
     before = dict(jax.config.values)
     yield
     assert jax.config.values == before

@@ -144,7 +144,7 @@ def test_an_impure_body_is_found() -> None:
 def test_a_body_that_mutates_its_object_is_found() -> None:
     finding = found(Bad(X), "mutating")
     assert finding.law == 6
-    assert "The body changes its own object" in finding.why
+    assert "The body changes its object" in finding.why
     assert "'count'" in finding.why
 
 
@@ -270,7 +270,7 @@ def test_no_false_alarm(name: str) -> None:
     assert report.held >= (5 if name != "itself" else 1)
     reasons = {each.title[:1]: each.why for each in report.not_tried}
     if name == "integers":
-        assert "no floating numbers" in reasons["3"]
+        assert "no floating-point numbers" in reasons["3"]
     if name == "host":
         assert "without a cache it fails too, TracerArray" in reasons["4"]
     if name == "itself":
