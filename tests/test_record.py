@@ -227,7 +227,8 @@ def test_why_inline() -> None:
             jax.checkpoint(sum_of),
             one,
         ),
-        "the object is made inside the body of a scan": (
+        "the object is made inside the body of a scan. If it doesn't change, use it "
+        "from outside the body instead of passing it in.": (
             lambda p: jax.lax.scan(
                 lambda c, x: (c, sum_of(Process(c, x))), p.x, jnp.ones((2, 4))
             ),
@@ -278,10 +279,10 @@ def test_what_caused_a_trace() -> None:
     ]
     assert causes == [
         "first call",
-        "structure changed: the list at [0] grew from 3 to 4",
-        "[1] changed from float32[2] to float32[3]",
-        "[1] changed from float32[3] to int32[3]",
-        "structure changed: the list at [0] shrank from 4 to 2",
+        "structure changed: the list ps grew from 3 to 4",
+        "q changed from float32[2] to float32[3]",
+        "q changed from float32[3] to int32[3]",
+        "structure changed: the list ps shrank from 4 to 2",
     ]
 
 

@@ -310,3 +310,70 @@ def test_equal_reports() -> None:
 def test_what_is_not_a_report_is_refused() -> None:
     with pytest.raises(cachax.UsageError, match="a Report, or what `to_dict` returned"):
         recorded().compare({"events": []})
+
+
+# Found in trials by new users
+
+
+def test_what_changed_is_named_by_the_parameter() -> None:
+    use = cachax.jit(lambda p, scale: p.weights * scale["a"])
+    with cachax.record() as report:
+        for scale in (1.0, jnp.float32(1), jnp.ones(4)):
+            use(process(), scale={"a": scale})
+    whys = [e.why for e in report.events if e.what.value == "compiled" and e.depth == 1]
+    assert whys[1:] == [
+        "scale['a'] changed from float to float32[]",
+        "scale['a'] changed from float32[] to float32[4]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "instead"),
+    [
+        ([1, 2.0, jnp.float32(1), jnp.int32(1)], "give it the same dtype in every"),
+        (
+            [jnp.float32(1), jnp.asarray(1.0), jnp.int32(1), jnp.asarray(1)],
+            "`jnp.asarray(x, dtype)` before the loop",
+        ),
+        ([jnp.ones(n) for n in (1, 2, 3)], "pad the array to one shape"),
+        ([[1.0] * n for n in (1, 2, 3)], "keep the structure the same"),
+    ],
+    ids=["dtype", "weak type", "shape", "structure"],
+)
+def test_advice_for_a_function_that_is_compiled_again(
+    arguments: list[Any], instead: str
+) -> None:
+    def use(x: Any) -> Any:
+        return jax.tree.map(lambda x: x + 1, x)
+
+    with cachax.record() as report:
+        for x in arguments:
+            cachax.jit(use)(x)
+    (fix,) = report.fixes
+    assert fix.kind == "recompiled"
+    assert instead in fix.instead
+
+
+def test_values_inside_a_program_are_in_the_headline_with_the_reason() -> None:
+    @cachax.jit
+    def loss(p: Process) -> Any:
+        return jax.grad(lambda x: Process(x, p.y).factor.sum())(p.x)
+
+    with cachax.record() as report:
+        loss(process())
+    lines = str(report).splitlines()
+    assert lines[0] == "0 values computed, none reused, 1 traced into a program"
+    (why,) = [line for line in lines if "Process.factor: " in line]
+    assert why.endswith("Process.factor: the object is made inside the trace")
+    assert lines[lines.index(why) - 1] == "inline"
+    assert "<td>the object is made inside the trace</td>" in page_of(report)
+
+
+def test_an_object_that_a_loop_carries_is_explained() -> None:
+    @cachax.jit
+    def loop(p: Process) -> Any:
+        return jax.lax.scan(lambda p, _: (p, p.factor.sum()), p, None, length=3)
+
+    text = " ".join(str(cachax.explain(loop, process())).split())
+    assert "-> the object is made inside the body of a scan" in text
+    assert "If it doesn't change, use it from outside the body" in text

@@ -162,7 +162,7 @@ class Calls:
         call: Call,
         where: Where | None,
     ) -> None:
-        signature = Signature(args, kwargs)
+        signature = Signature(function.fun(), args, kwargs)
         before = self._signatures[id(function)]
         if call.traces or call.compilations:
             why = why_traced(signature, before)

@@ -323,6 +323,7 @@ def _lines(explanation: Explanation) -> list[str]:
         for event in explanation.made_inside:
             said = f"{event.name}: computed inside the program, read at {event.where}"
             lines += wrapped(said, width, "    ")
+            lines += wrapped(f"-> {event.why}", width, "      ")
     if explanation.programs:
         lines.append("  programs")
         for said in program_words(explanation.programs):

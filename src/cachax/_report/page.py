@@ -85,6 +85,9 @@ def _body(report: Any) -> str:
         if rows:
             table = _table(heads, rows, numbers=len(heads) - 1)
             parts.append(_section(title, table))
+    reasons = [[name, why] for name, why in report.reasons().items()]
+    if reasons:
+        parts.append(_section("Inline", _table(["value", "why"], reasons)))
     parts.append(_section("Timeline", _legend() + _scrolling(timeline(report.events))))
     for cls, uses in report.dependencies().items():
         if any(uses.values()):

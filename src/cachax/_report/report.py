@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import UsageError, plain_name
-from .causes import TO_FIX
+from .causes import TO_FIX, what_to_change
 from .comparison import Comparison, compared
 from .events import Event, What
 from .memory import Memory
@@ -96,6 +96,18 @@ class Report:
         """Unnecessary work, the most expensive first."""
         found = [*_inline(self), *_same_results(self), *_compiled_again(self)]
         return sorted(found, key=lambda fix: -fix.seconds)
+
+    def reasons(self) -> dict[str, str]:
+        """Why values are computed inside programs, except those in `fixes`.
+
+        Returns:
+            For each property, the reason, with the line that reads it.
+        """
+        return {
+            f"{event.where}  {event.name}": event.why
+            for event in self.events
+            if event.what is What.INLINE and not any(w in event.why for w in TO_FIX)
+        }
 
     def dependencies(self) -> dict[str, dict[str, list[str]]]:
         """The fields and other properties that each property is computed from.
@@ -276,7 +288,7 @@ def _compiled_again(report: Report) -> list[Fix]:
     found = []
     for name, events in groups.items():
         if len(events) > 2:
-            instead = "keep shapes and structure the same: pad, or stack into one array"
+            instead = what_to_change(events[-1].why)
             found.append(
                 Fix(
                     sum(e.seconds for e in events[1:]),

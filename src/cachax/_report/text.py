@@ -49,6 +49,12 @@ def as_text(report: Any, colour: bool | None = None) -> str:
     for heads, rows in (value_table(report), function_table(report)):
         if rows:
             lines += columns(heads, rows, colour)
+    reasons = report.reasons()
+    if reasons:
+        lines += [paint("inline", "bold", colour)]
+        for name, why in reasons.items():
+            lines += wrapped(f"{name}: {why}", width, "  ")
+        lines.append("")
     if report.fixes:
         lines += [paint("what to fix", "bold", colour)]
         for fix in report.fixes:
@@ -102,9 +108,9 @@ def headline(report: Any) -> str:
     said += f" ({inside:,} inside a program)" if inside else ""
     said += f" in {seconds(spent)}" if spent else ""
     said += f", {count(reused) if reused else 'none'} reused"
-    return said + (
-        f", which saved about {seconds(report.saved)}" if report.saved else ""
-    )
+    said += f", which saved about {seconds(report.saved)}" if report.saved else ""
+    inline = sum(v.inline for v in report.values)
+    return said + (f", {inline:,} traced into a program" if inline else "")
 
 
 def wrapped(text: str, width: int, indent: str) -> list[str]:
