@@ -377,3 +377,15 @@ def test_an_object_that_a_loop_carries_is_explained() -> None:
     text = " ".join(str(cachax.explain(loop, process())).split())
     assert "-> the object is made inside the body of a scan" in text
     assert "If it doesn't change, use it from outside the body" in text
+
+
+def test_a_second_program_for_new_objects_is_not_to_be_fixed() -> None:
+    use = cachax.jit(lambda p: p.weights)
+    with cachax.record() as report:
+        for i in range(12):
+            use(process(i))
+        use(Process(jnp.arange(5.0), jnp.ones(5)))
+    whys = [e.why for e in report.events if e.what.value == "compiled" and e.depth == 1]
+    assert whys[:2] == ["first call", "to compute values of new objects inside"]
+    assert len(whys) > 2
+    assert report.fixes == []

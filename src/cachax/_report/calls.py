@@ -166,7 +166,9 @@ class Calls:
         before = self._signatures[id(function)]
         if call.traces or call.compilations:
             why = why_traced(signature, before)
-            if not before and call.was_known:
+            if call.was_inside:
+                why = "to compute values of new objects inside"
+            elif not before and call.was_known:
                 why = "the first call in this recording, different from those before"
             for number in range(call.traces):
                 is_first = number < call.traces - 1

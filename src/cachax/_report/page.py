@@ -119,7 +119,7 @@ def _fixes(report: Any) -> str:
     return "".join(
         f"<article><p><b>{escape(seconds(fix.seconds))}</b> "
         f"<code>{escape(_where(fix.where))}</code> {_prose(fix.what)}</p>"
-        f"<p>{_prose(fix.instead)}</p></article>"
+        f"<p>{_prose(fix.instead[:1].upper() + fix.instead[1:])}</p></article>"
         for fix in report.fixes
     )
 

@@ -279,7 +279,7 @@ def _same_results(report: Report) -> list[Fix]:
 
 
 def _compiled_again(report: Report) -> list[Fix]:
-    """Functions that were compiled more than twice."""
+    """Functions that were compiled again for more than one change of arguments."""
     groups: dict[str, list[Event]] = defaultdict(list)
     names = {e.name for e in report.events if e.what is What.CALLED}
     for event in report.events:
@@ -287,14 +287,15 @@ def _compiled_again(report: Report) -> list[Fix]:
             groups[event.name].append(event)
     found = []
     for name, events in groups.items():
-        if len(events) > 2:
-            instead = what_to_change(events[-1].why)
+        changes = [event for event in events if " changed" in event.why]
+        if len(changes) > 1:
+            instead = what_to_change(changes[-1].why)
             found.append(
                 Fix(
-                    sum(e.seconds for e in events[1:]),
-                    events[-1].where,
+                    sum(event.seconds for event in changes),
+                    changes[-1].where,
                     f"{plain_name(name)} was compiled {len(events)} times: "
-                    f"{events[-1].why}",
+                    f"{changes[-1].why}",
                     instead,
                     "recompiled",
                 )
