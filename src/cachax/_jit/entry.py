@@ -203,14 +203,15 @@ class Entry:
         kwargs: Any,
     ) -> None:
         """What a call used, and which program it took."""
-        if any(key.was_supplied for _, key in self.inside_asks):
-            program = None  # one of them may have a value by now
+        may_have_more = any(key.was_supplied for _, key in self.inside_asks)
         if self.mistaken and not traced:  # there was a program, and not that one
             self.by_signature = True
         self.mistaken = False
         self.is_new = is_never_new
-        self.by_object = any(answer.by_object for answer in answers.values())
-        self.program, self.settings = program, settings()
+        by_object = any(answer.by_object for answer in answers.values())
+        self.by_object = by_object or may_have_more
+        self.program = None if may_have_more else program
+        self.settings = settings()
         needs = tuple(
             Need(ask, x, self, tree, args, kwargs) for ask, x in answers.items()
         )

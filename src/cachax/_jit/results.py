@@ -236,17 +236,19 @@ def _comes_out_the_same(template: Template) -> bool:
 
 def _take_brought(result: Result, arrays_used: Sequence[Any]) -> None:
     arrays = iter(result.arrays)
-    template: Template | None
     for each, used in zip(result.about.brought, arrays_used, strict=True):
-        if each.is_array and used:
-            template = template_of_array(next(arrays))
-            index.put(each.key, used, each.statics, template)
-            continue
-        value = each.packed.fill([*islice(arrays, each.packed.form.holes)], used)
+        its = [*islice(arrays, each.packed.form.holes)]
         if each.is_supplied:
-            memo_of(_returned(result.out)[each.number]).supply(each.key, value)
-        elif used and (template := template_of(value, used)) is not None:
-            index.put(each.key, used, each.statics, template)
+            obj = _returned(result.out)[each.number]
+            memo_of(obj).supply(each.key, each.packed.fill(its, ()))
+        elif used and all(isinstance(x, jax.Array) for x in used):  # not numpy's
+            template: Template | None = (
+                template_of_array(its[0])
+                if each.is_array
+                else template_of(each.packed.fill(its, used), used)
+            )
+            if template is not None:
+                index.put(each.key, used, each.statics, template)
 
 
 def _take_traced(result: Result, given: Sequence[Any]) -> None:
