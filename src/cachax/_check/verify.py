@@ -93,7 +93,7 @@ new array instead, or call `cachax.clear` on the object after writing.
 
 
 class _UnderWay(threading.local):
-    """The values that are being compared, and those that were on the way to it."""
+    """The values that are being compared, and those that their bodies read."""
 
     def __init__(self) -> None:
         self.looked_at: dict[tuple[int, Key], Any] | None = None

@@ -103,7 +103,7 @@ def dependency_graph(cls: str, uses: dict[str, list[str]]) -> str:
 
 
 def _direct(name: str, uses: dict[str, list[str]]) -> list[str]:
-    """Without the fields that come in by another property already."""
+    """Without the fields that a property it reads uses already."""
     through = {
         f for source in uses[name] for f in uses.get(source, []) if f not in uses
     }

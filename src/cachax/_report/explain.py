@@ -168,7 +168,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     returned = [
         e for e in report.events if e.what is What.BROUGHT and e.object not in numbers
     ]
-    inside = [e for e in report.events if _is_of_another(e) and e not in returned]
+    inside = [e for e in report.events if _is_of_other_object(e) and e not in returned]
     programs = [e for e in report.events if e.what in (What.TRACED, What.COMPILED)]
     return Explanation(name, result, properties, returned, inside, programs, report)
 
@@ -213,7 +213,7 @@ def _property(
         if event.name == key.of(obj)
         and (event.object == number or (event.object == 0 and alike == 1))
         and event.what is not What.DROPPED
-        and not _is_of_another(event)
+        and not _is_of_other_object(event)
     ]
     kinds = {event.what for event in mine}
     is_known = What.KNOWN in kinds
@@ -246,7 +246,7 @@ def _property(
     )
 
 
-def _is_of_another(event: Event) -> bool:
+def _is_of_other_object(event: Event) -> bool:
     is_returned = event.what is What.BROUGHT and event.why.endswith(RETURNED)
     is_made = event.what is What.INLINE and event.why.startswith(MADE_INSIDE)
     return is_made or is_returned

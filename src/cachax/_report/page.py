@@ -42,7 +42,7 @@ def comparison_of(comparison: Any) -> str:
     return f'<div class="cachax">{_style()}{table}</div>'
 
 
-def explanation_of(told: Any) -> str:
+def explanation_of(explanation: Any) -> str:
     """An explanation in a notebook."""
     rows = [
         [
@@ -54,18 +54,18 @@ def explanation_of(told: Any) -> str:
             seconds(p.seconds),
             size(p.bytes),
         ]
-        for p in told.properties
+        for p in explanation.properties
     ]
     heads = ["argument", "property", "status", "why", "read at", "time", "size"]
     programs = [
         [plain_name(e.name), e.what.value, e.why, seconds(e.seconds)]
-        for e in told.programs
+        for e in explanation.programs
     ]
     inner = _table(heads, rows, numbers=2)
     if programs:
         inner += _table(["program", "what", "why", "time"], programs, numbers=1)
     return (
-        f'<div class="cachax">{_style()}<details open><summary>{escape(told.function)}'
+        f'<div class="cachax">{_style()}<details open><summary>{escape(explanation.function)}'
         f"</summary>{inner}</details></div>"
     )
 
