@@ -64,9 +64,10 @@ def explanation_of(explanation: Any) -> str:
     inner = _table(heads, rows, numbers=2)
     if programs:
         inner += _table(["program", "what", "why", "time"], programs, numbers=1)
+    title = escape(explanation.function)
     return (
-        f'<div class="cachax">{_style()}<details open><summary>{escape(explanation.function)}'
-        f"</summary>{inner}</details></div>"
+        f'<div class="cachax">{_style()}<details open><summary>{title}</summary>'
+        f"{inner}</details></div>"
     )
 
 
