@@ -81,20 +81,20 @@ def test_one_small_object() -> None:
     fun = cachax.jit(lambda o: o.y * o.total)
     counts = counted(lambda: fun(OBJECT))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 85
+    assert counts["instructions"] <= 60
 
 
 def test_and_a_thousand_arrays_beside_it() -> None:
     fun = cachax.jit(lambda o, arrays: o.y * o.total + arrays["array 0"])
     counts = counted(lambda: fun(OBJECT, ARRAYS))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 85
+    assert counts["instructions"] <= 60
 
 
 def test_twenty_properties_are_no_more_work_than_one() -> None:
     many = cachax.warm(Many(ONES, ONES))
     fun = cachax.jit(lambda o: sum(getattr(o, f"p{i}") for i in range(20)))
-    assert counted(lambda: fun(many))["instructions"] <= 85
+    assert counted(lambda: fun(many))["instructions"] <= 60
 
 
 @pytest.mark.parametrize("depth", [1, 5])
@@ -108,32 +108,31 @@ def test_nor_is_how_deep_it_is_inside_others(depth: int) -> None:
 
     fun = cachax.jit(lambda box: opened(box).total)
     counts = counted(lambda: fun(box))
-    assert counts["functions"] <= 4
-    assert counts["instructions"] <= 145
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 65
 
 
-def test_many_objects_are_looked_through_in_c() -> None:
-    counts = []
-    for count in (5, 200):
-        fun = cachax.jit(lambda objects: [o.total for o in objects])
-        objects = [cachax.warm(Cached(ONES, ONES)) for _ in range(count)]
-        counts.append(counted(lambda f=fun, o=objects: f(o)))
-    assert counts[0] == counts[1]
-    assert counts[0]["instructions"] <= 230
+@pytest.mark.parametrize("count", [5, 200])
+def test_many_objects_take_a_few_instructions_each(count: int) -> None:
+    fun = cachax.jit(lambda objects: [o.total for o in objects])
+    objects = [cachax.warm(Cached(ONES, ONES)) for _ in range(count)]
+    counts = counted(lambda: fun(objects))
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 60 + 14 * count
 
 
 def test_no_object() -> None:
     fun = cachax.jit(lambda a, b: a + b)
     counts = counted(lambda: fun(ONES, ONES))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 75
+    assert counts["instructions"] <= 50
 
 
 def test_no_object_but_a_dict() -> None:
     fun, tree = cachax.jit(lambda t: t["a"] + 1), {"a": ONES, "b": [ONES, ONES]}
     counts = counted(lambda: fun(tree))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 75
+    assert counts["instructions"] <= 50
 
 
 @pytest.mark.parametrize("y", [ONES, jnp.zeros(2)])
@@ -144,8 +143,8 @@ def test_an_object_rebuilt_for_every_call(y: Any) -> None:
     kept = cachax.warm(Cached(x, ONES + 2))
     counts = counted(lambda: fun(next(objects)))
     assert kept.total == 4
-    assert counts["functions"] <= 3  # one where there are several devices
-    assert counts["instructions"] <= 195
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 60
 
 
 def test_a_new_object_for_every_call() -> None:
@@ -154,8 +153,8 @@ def test_a_new_object_for_every_call() -> None:
     for _ in range(30):
         fun(next(objects))
     counts = counted(lambda: fun(next(objects)))
-    assert counts["functions"] <= 45
-    assert counts["instructions"] <= 1150
+    assert counts["functions"] <= 25
+    assert counts["instructions"] <= 550
 
 
 def test_reading() -> None:

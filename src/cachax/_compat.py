@@ -177,24 +177,36 @@ def functions_in(jaxpr: Any) -> list[Any]:
     for eqn in jaxpr.eqns:
         if not str(eqn.primitive).startswith(("debug_", "custom_")):
             found += [x for x in eqn.params.values() if _is_function(x)]
-        for inner in _core.jaxprs_in_params(eqn.params):
-            found += functions_in(inner)
+        for inner in jax.tree.leaves([*eqn.params.values()], is_leaf=_is_jaxpr):
+            if _is_jaxpr(inner):
+                found += functions_in(getattr(inner, "jaxpr", inner))
     return found
 
 
 def _is_function(x: Any) -> bool:
-    is_jaxpr = isinstance(x, _core.Jaxpr | _core.ClosedJaxpr)
-    return callable(x) and not is_jaxpr and not isinstance(x, type)
+    return callable(x) and not _is_jaxpr(x) and not isinstance(x, type)
+
+
+_JAXPRS: Any = (_core.Jaxpr, getattr(_core, "ClosedJaxpr", _core.Jaxpr))  # one in 0.12
+
+
+def _is_jaxpr(x: Any) -> bool:
+    return isinstance(x, _JAXPRS)
+
+
+SETTINGS: tuple[Any, ...] = (
+    _config.enable_x64,
+    _config.default_matmul_precision,
+    _config.numpy_dtype_promotion,
+    _config.default_prng_impl,
+)
+"""The configuration that the numbers in a value depend on."""
 
 
 def settings() -> tuple[Any, ...]:
-    """The configuration that the numbers in a value depend on."""
-    return (
-        _config.enable_x64.value,
-        _config.default_matmul_precision.value,
-        _config.numpy_dtype_promotion.value,
-        _config.default_prng_impl.value,
-    )
+    """What they are now."""
+    x64, precision, promotion, prng = SETTINGS
+    return (x64.value, precision.value, promotion.value, prng.value)
 
 
 def tracing_is_forbidden() -> bool:

@@ -211,14 +211,12 @@ class Computed(Key):
     def note(self, inputs: Inputs, uses: Uses, value: Any) -> index.Record | None:
         """Keep a value for all objects with these inputs."""
         arrays = uses.arrays(inputs)
-        numbers = {i for i, _ in inputs.numbers}
-        holders = [x for i, x in enumerate(inputs.arrays) if i not in numbers]
-        if not holders or traces_in(value):
+        if not inputs.holders or traces_in(value):
             return None
         template = template_of(value, arrays)
         if template is None:
             return None
-        record = index.put(self, arrays, uses.statics(inputs), template, holders)
+        record = index.put(self, arrays, uses.statics(inputs), template, inputs.holders)
         record.fingerprint = uses.fingerprint
         return record
 
@@ -234,7 +232,8 @@ class Computed(Key):
     def _known(self, inputs: Inputs, uses: Uses) -> Any:
         """A value for the same arrays whose body did the same, though a Python number
         or the order of a dictionary was different."""
-        for record in index.candidates(self, index.known(uses.arrays(inputs))):
+        contents = index.known(uses.arrays(inputs))
+        for record in index.candidates(self, contents, inputs.holders):
             if (
                 record.fingerprint is not None
                 and record.fingerprint == uses.fingerprint

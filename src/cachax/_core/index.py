@@ -21,8 +21,6 @@ Key = Any
 _VARIANTS = 2
 """Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
 one for each `i`."""
-_VARIANTS_OF_NO_ARRAY = 64
-"""The same for values that used no array, which all objects of a class share."""
 _FOR_ONE_METHOD = 8
 """The same for the sets of arguments of one method. Objects keep all of theirs."""
 
@@ -51,8 +49,9 @@ class Record:
         """Its form inside `jit`, once that is known (`_jit`)."""
         self.fingerprint: Any = None
         """Of the trace of the body, where numbers or orders may make a difference."""
-        self.holders = 0
-        """For a value that used no array: how many contents its objects have."""
+        self.holders: tuple[Contents, ...] = contents
+        """What it stays with. A value that used no array stays with all arrays of its
+        object: it is found by any of them."""
 
     @property
     def group(self) -> Any:
@@ -110,18 +109,29 @@ def known(arrays: Iterable[Any]) -> tuple[Contents, ...] | None:
 
 
 def find(
-    key: Key, contents: tuple[Contents, ...] | None, statics: Any
+    key: Key,
+    contents: tuple[Contents, ...] | None,
+    statics: Any,
+    holders: Iterable[Any] = (),
 ) -> Record | None:
     """The record for arrays with these contents."""
-    for record in candidates(key, contents):
+    for record in candidates(key, contents, holders):
         if record.statics is statics or record.statics == statics:
             return record
     return None
 
 
-def candidates(key: Key, contents: tuple[Contents, ...] | None) -> tuple[Record, ...]:
-    """All records for these contents, whatever their static parts."""
-    return () if contents is None else _records.get((key, contents), ())
+def candidates(
+    key: Key, contents: tuple[Contents, ...] | None, holders: Iterable[Any] = ()
+) -> Sequence[Record]:
+    """All records for these contents, whatever their static parts; if there are none,
+    those that stay with arrays of the object."""
+    if contents is None:
+        return ()
+    if contents:
+        return _records.get((key, contents), ())
+    found = (record for array in holders for record in records_of(array))
+    return [record for record in found if not record.contents and record.key == key]
 
 
 def contents_of(array: Any) -> Contents:
@@ -164,24 +174,25 @@ def put(
     stays with, as long as one of them is there."""
     contents = tuple(map(contents_of, arrays))
     record = Record(key, contents, statics, template)
-    place, group = (key, contents), record.group
-    others: tuple[Record, ...] = _records.get(place, ())
+    group = record.group
+    others = candidates(key, contents, holders)
     if others:
-        limit = _VARIANTS if arrays else _VARIANTS_OF_NO_ARRAY
-        for old in others:
+        for old in [*others]:
             if old.statics == statics:
                 drop(old)
-        for old in _records.get(place, ())[limit - 1 :]:
+        others = [*candidates(key, contents, holders)]
+        for old in others[_VARIANTS - 1 :]:
             drop(old)
-        others = _records.get(place, ())
-    _records[place] = (record, *others)
+    if contents:
+        _records[key, contents] = (record, *_records.get((key, contents), ()))
+    else:
+        record.holders = tuple(map(contents_of, holders))
     if group is not None:  # of a method: a value for every set of arguments
         for old in _groups.get(group, [])[_FOR_ONE_METHOD - 1 :]:
             drop(old)
         _groups.setdefault(group, []).insert(0, record)
-    for each in {*(contents or map(contents_of, holders))}:
-        each.records = (*each.records, record)
-        record.holders += 1
+    for each in {*record.holders}:
+        each.records = (record, *each.records)
     return record
 
 
@@ -201,7 +212,7 @@ def drop(
         groups[name].remove(record)
         if not groups[name]:
             groups.pop(name, None)
-    for each in record.contents:
+    for each in record.holders:
         each.records = tuple(r for r in each.records if r is not record)
 
 
@@ -221,8 +232,7 @@ def _gone(
         return
     records, contents.records = contents.records, ()
     for record in records:
-        record.holders -= 1
-        if record.contents or not record.holders:
+        if record.contents:
             drop(record)
     contents.call_all()
 
@@ -231,7 +241,7 @@ def forget(record: Record) -> None:
     """Remove a record though its arrays are there."""
     drop(record)
     Changes.count += 1
-    for each in record.contents:
+    for each in record.holders:
         each.call_all()
 
 

@@ -91,6 +91,12 @@ class Inputs:
     """Which of the arrays are numpy's: a change of their contents can't be detected."""
 
     @property
+    def holders(self) -> list[Any]:
+        """The arrays that values can stay with."""
+        others = {i for i, _ in self.numbers} | self.writable
+        return [x for i, x in enumerate(self.arrays) if i not in others]
+
+    @property
     def exactly(self) -> tuple[Any, ...]:
         """All that a body can see without using the contents of an array."""
         return (self.statics, self.numbers, self.orders)

@@ -4,12 +4,14 @@ import functools
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
-from .._compat import is_jitted, settings
+from .._compat import SETTINGS, is_jitted
 from .._errors import check_method
 from .body import carrying_body
 from .computed import MISSING, Computed
 from .index import Changes
 from .memo import Source, declare, memos
+
+_x64, _precision, _promotion, _prng = SETTINGS
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -110,13 +112,14 @@ class cached_property(Computed, Source, Generic[T_co]):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        memo = memos.get(id(instance))  # `memo_of`, without the cost of a call
+        memo = memos.get(id(instance))  # `memo_of`, without the cost of calls
         if (
             memo is not None
             and memo() is instance
             and memo.holds(instance)
             and memo.changes == Changes.count
-            and memo.settings == settings()
+            and memo.settings
+            == (_x64.value, _precision.value, _promotion.value, _prng.value)
         ):
             try:
                 return memo.values[self]

@@ -198,7 +198,7 @@ class Demand:
             return None
         positions = [mapped.places[i] for i in uses.positions]
         numbers = [mapped.places[i] for i in uses.numbers]
-        if None in positions or not (positions or numbers):
+        if None in positions or not positions:
             return None
         if record.packed is None:
             record.packed = {}

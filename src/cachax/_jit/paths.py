@@ -16,6 +16,9 @@ from .._core.inputs import NUMBERS, in_order, is_array, is_whole, take_apart
 from .._core.memo import may_have_values, memo_of
 from .._core.slots import Layout
 
+_FILE = f"{__file__}: compiled"
+"""Where tracebacks and profilers say that compiled code is."""
+
 Path = tuple[tuple[str, Any], ...]
 """Steps: the kind of each, and what it takes."""
 
@@ -147,8 +150,8 @@ class Reader:
     ) -> Callable[..., Any]:
         """Of one expression, or a tuple of several. `also` are further parameters."""
         parameters = ", ".join((*self._parameters, *also))
-        made: Callable[..., Any]
-        made = eval(f"lambda {parameters}: {joined(expressions)}", self.names)
+        code = f"lambda {parameters}: {joined(expressions)}"
+        made: Callable[..., Any] = eval(compile(code, _FILE, "eval"), self.names)
         return made
 
     def field(self, code: str, name: str, obj: Any) -> str:
