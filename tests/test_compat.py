@@ -124,3 +124,9 @@ def test_disabled_jit_is_detected() -> None:
 def test_unspecified_leaves_a_sharding_to_jax() -> None:
     fun = jax.jit(lambda x: x, in_shardings=(_compat.UNSPECIFIED,))
     assert fun(1.0) == 1
+
+
+def test_without_other_processes_there_is_no_coordination_service() -> None:
+    """With them, its methods are those that tests/processes uses."""
+    assert not _compat.has_processes()
+    assert _compat.coordination_client() is None

@@ -9,7 +9,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -897,3 +897,28 @@ def test_a_field_that_moves_from_one_object_to_another() -> None:
     del a.scale, b.x
     b.scale, b.x = scale, x
     assert use([a, b]) == [a.v, b.v] == [1, 20]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Ridge:
+    x: Any
+    w: Any
+    scale: int = field(default=1, metadata={"static": True})
+
+    @cachax.cached_property
+    def factor(self) -> Any:
+        return self.scale * jnp.sum(self.x)
+
+    @cachax.cached_property
+    def solution(self) -> Any:
+        return self.factor * self.w
+
+
+def test_a_value_whose_body_reads_one_that_depends_on_a_number() -> None:
+    """The body of `solution` does the same for both, with another factor."""
+    use = cachax.jit(lambda s: s.solution)
+    first = Ridge(jnp.ones(3), jnp.float32(2), scale=2)
+    assert use(first) == first.solution == 12
+    second = replace(first, scale=1)
+    assert use(replace(second)) == second.solution == 6

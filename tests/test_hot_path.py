@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import pytest
 
 import cachax
+from cachax._check.decisions import deciding
 
 SOURCE = str(Path(cachax.__file__).parent)
 
@@ -175,6 +176,16 @@ def test_to_have_been_watched_costs_nothing() -> None:
     before = counted(lambda: use(one))
     with cachax.record(), cachax.verify():
         assert counted(lambda: use(one))["functions"] > 10 * before["functions"]
+    assert counted(lambda: use(one)) == before
+
+
+def test_to_have_been_compared_between_processes_costs_nothing() -> None:
+    use, one = cachax.jit(lambda o: o.y * o.total), Cached(jnp.ones(5), jnp.ones(5))
+    before = counted(lambda: use(one))
+    with cachax.agree():  # there is one process
+        assert counted(lambda: use(one)) == before
+    with deciding(lambda decision: None):
+        assert counted(lambda: use(one))["functions"] > 5 * before["functions"]
     assert counted(lambda: use(one)) == before
 
 

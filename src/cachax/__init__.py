@@ -1,22 +1,26 @@
 """Cached properties for JAX objects: computed once, and correct under every
 transformation."""
 
+import os
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import testing as testing
+    from ._check.agree import agree as agree
     from ._check.verify import verify as verify
     from ._core.function import cache as cache
     from ._core.method import cached_method as cached_method
     from ._core.property import cached_property as cached_property
     from ._errors import CachaxError as CachaxError
+    from ._errors import DisagreementError as DisagreementError
     from ._errors import DroppedValueWarning as DroppedValueWarning
     from ._errors import LeakedTracerError as LeakedTracerError
     from ._errors import LiftError as LiftError
     from ._errors import NotKeptWarning as NotKeptWarning
     from ._errors import NowhereToStoreError as NowhereToStoreError
+    from ._errors import OneProcessWarning as OneProcessWarning
     from ._errors import PresetError as PresetError
     from ._errors import StaleValueError as StaleValueError
     from ._errors import UnhashableArgumentError as UnhashableArgumentError
@@ -44,11 +48,13 @@ else:
         "_errors": [
             "CachaxError",
             "DroppedValueWarning",
+            "DisagreementError",
             "LeakedTracerError",
             "LiftError",
             "NotKeptWarning",
             "NowhereToStoreError",
             "PresetError",
+            "OneProcessWarning",
             "StaleValueError",
             "UnhashableArgumentError",
             "UnhashableValueError",
@@ -65,6 +71,7 @@ else:
         "_report.record": ["record"],
         "_report.report": ["Report"],
         "_jit.verbs": ["cached", "clear", "is_cached", "preset", "warm"],
+        "_check.agree": ["agree"],
         "_check.verify": ["verify"],
         "_jit.vmap": ["vmap"],
     }
@@ -79,12 +86,21 @@ else:
             if name in names:
                 module = import_module(f".{home}", __name__)
                 globals().update({name: getattr(module, name) for name in names})
+                if home != "_errors":
+                    _look_at_the_environment()
                 return globals()[name]
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}",
             name=name,
             obj=import_module(__name__),
         )
+
+    def _look_at_the_environment():
+        variable = os.environ.get("CACHAX_AGREE", "0")
+        if variable not in ("", "0") and "_environment" not in globals():
+            from ._check.agree import FromEnvironment
+
+            globals()["_environment"] = FromEnvironment(variable)
 
     def __dir__():
         return sorted({*globals(), *__all__, "testing"})

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from jax._src import config as _config
 from jax._src import core as _core  # trace_ctx, eval_trace: 0.4.36 and later
+from jax._src import distributed as _distributed  # global_state: 0.4.36 and later
 from jax._src import dtypes as _dtypes
 from jax._src import sharding_impls as _shardings
 from jax._src import source_info_util as _source_info
@@ -212,3 +213,15 @@ def settings() -> tuple[Any, ...]:
 def tracing_is_forbidden() -> bool:
     """Inside `jax.no_tracing`."""
     return bool(_config.no_tracing.value)
+
+
+def has_processes() -> bool:
+    """Whether this process may be one of several: `jax.distributed.initialize` was
+    called."""
+    return _distributed.global_state.client is not None
+
+
+def coordination_client() -> Any:
+    """Of the service that `jax.distributed` starts: a table of strings that all
+    processes share. None without it."""
+    return _distributed.global_state.client

@@ -275,6 +275,31 @@ class StaleValueError(CachaxError, ValueError):
         """The largest difference, if the two differ in numbers."""
 
 
+class DisagreementError(CachaxError, RuntimeError):
+    """Inside `agree`: the processes are about to do different things.
+
+    Example:
+        >>> import cachax
+        >>> def train():
+        ...     pass
+        >>> try:
+        ...     with cachax.agree():
+        ...         train()
+        ... except cachax.DisagreementError as error:
+        ...     print(error)  # what each process was about to do, and at which line
+    """
+
+
+class EnvironmentVariableError(CachaxError, ValueError):
+    """The value of an environment variable is not understood."""
+
+    def __init__(self, name: str, value: str) -> None:
+        super().__init__(
+            f"{name}={value!r} is not understood. Set it to 1, or to options: "
+            "timeout=30, every=10, or both, separated by a comma."
+        )
+
+
 class NotKeptWarning(UserWarning):
     """A value can't be cached: it would keep its object alive, or go stale unnoticed.
 
@@ -309,6 +334,16 @@ class DroppedValueWarning(UserWarning):
         ...     _ = jax.jit(lambda line: line.mean)(Line(jnp.ones(3)))
         >>> print(str(caught[0].message)[:41])
         Line.mean is computed inside `jax.jit` an
+    """
+
+
+class OneProcessWarning(UserWarning):
+    """While a report is made: a line inside `if jax.process_index() == 0` uses arrays
+    of several processes.
+
+    Example:
+        >>> import warnings, cachax
+        >>> warnings.filterwarnings("error", category=cachax.OneProcessWarning)
     """
 
 
@@ -358,6 +393,15 @@ def dropped(owner: str) -> DroppedValueWarning:
     return DroppedValueWarning(
         f"{owner} is computed inside `jax.jit` and dropped when the program ends. Use "
         "`cachax.jit` to compute it once, outside."
+    )
+
+
+def in_one_process(what: str, where: str, condition: str) -> OneProcessWarning:
+    return OneProcessWarning(
+        f"{what} at {where}, inside `if {condition}`. Its arrays are those of several "
+        "processes, so all of them must do the same: otherwise they wait for each "
+        "other and never continue. Do it before the `if` (`cachax.warm(obj)` computes "
+        "values ahead); values that are computed already can be read in one process."
     )
 
 

@@ -473,3 +473,72 @@ def test_many_new_objects_are_decided_alike_whenever_they_die() -> None:
             executed(world.log)
         decisions.append((world.log.executed, world.log.traced))
     assert decisions[0] == decisions[1]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scaled:
+    x: Any
+    y: Any
+    scale: int = field(default=1, metadata={"static": True})
+
+    @cachax.cached_property
+    def mean(self) -> Any:
+        return self.scale * jnp.mean(self.x)
+
+    @cachax.cached_property
+    def grid(self) -> Any:
+        return jnp.linspace(0.0, self.scale, 3)
+
+
+def computed_for(obj: Any, name: str) -> bool:
+    with cachax.record() as report:
+        getattr(obj, name)
+    return report.count("computed") > 0
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_value_without_arrays_is_not_found_because_another_object_is_alive(
+    keeps: bool,
+) -> None:
+    first = Scaled(jnp.ones(3), jnp.ones(3))
+    assert computed_for(first, "grid")
+    assert not computed_for(replace(first, y=jnp.zeros(3)), "grid")
+    if not keeps:
+        del first
+    assert computed_for(Scaled(jnp.ones(3), jnp.ones(3)), "grid")
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_to_clear_one_object_makes_no_difference_to_others(clears: bool) -> None:
+    """More static variants than the index keeps: their objects have them."""
+    x, y = jnp.ones(4), jnp.ones(4)
+    variants = [Scaled(x, y, scale) for scale in range(1, 6)]
+    assert all(computed_for(each, "mean") for each in variants)
+    other = cachax.warm(Scaled(jnp.ones(5), jnp.ones(5)))
+    if clears:
+        cachax.clear(other)
+    assert not any(computed_for(each, "mean") for each in variants)
+
+
+@pytest.mark.parametrize("is_recording", [False, True])
+def test_recording_makes_no_difference_to_how_new_objects_are_counted(
+    is_recording: bool,
+) -> None:
+    traces = []
+
+    def use(s: Any) -> Any:
+        traces.append(1)
+        return s.mean + s.y
+
+    use = cachax.jit(use)
+    old = Scaled(jnp.ones(6), jnp.ones(6))
+    for _ in range(4):
+        use(old)
+    for number in range(12):
+        use(Scaled(jnp.ones(6) + number, jnp.ones(6)))
+        if number % 4 == 3:
+            recording = cachax.record() if is_recording else contextlib.nullcontext()
+            with recording:
+                use(old)
+    assert len(traces) == 2  # never so many new ones in a row as to compute inside

@@ -75,36 +75,36 @@ class Computed(Key):
             if value is not MISSING:
                 return value
             try:
-                value, is_indexed = self._obtain(obj, memo)
+                value, record = self._obtain(obj, memo)
             except UsesAxisError:
                 return self.body(obj)
             keeping = memo.after_a_body(obj)
             keeping.keep(self, value)
-            if is_indexed:
-                keeping.indexed.add(self)
+            if record is not None:
+                keeping.indexed[self] = record
             return value
 
-    def _obtain(self, obj: Any, memo: Memo) -> tuple[Any, bool]:
-        """The value: provided from outside a trace, found, or computed. And whether it
-        is in the index."""
+    def _obtain(self, obj: Any, memo: Memo) -> tuple[Any, index.Record | None]:
+        """The value: provided from outside a trace, found, or computed. And its record,
+        if it is in the index."""
         if memo.provider is not None:
             value = memo.provider(self)
             if value is not NOT_PROVIDED:
-                return value, False
+                return value, None
         reading = reading_of(obj)
         if reading is not None:
             context, original = reading
-            return context.value(self, *self._read_original(original)), False
+            return context.value(self, *self._read_original(original)), None
         inputs = inputs_of(obj)
         if inputs is None:
-            return self.evaluate(obj, None)[0], False
+            return self.evaluate(obj, None)[0], None
         traces = traces_in(obj)
         if self.may_be_supplied(inputs) and self._uses_supplied(obj, inputs):
-            return self.evaluate(obj, None)[0], False
+            return self.evaluate(obj, None)[0], None
         if not traces or not self._uses_tracers(inputs):
             record = self.record(inputs)
             if record is not None:
-                return self._found(obj, record, inputs), not traces
+                return self._found(obj, record, inputs), None if traces else record
         if not traces:
             record = None
             uses = self.learned.get(inputs)
@@ -113,16 +113,16 @@ class Computed(Key):
                 value, uses = self.evaluate(obj, inputs)
             if uses is not None and memo.after_a_body(obj) is memo_of(obj):
                 record = self.note(inputs, uses, value)
-            return value, record is not None
+            return value, record
         table = table_of(traces)
         if table is None:
-            return self.evaluate(obj, None)[0], False
+            return self.evaluate(obj, None)[0], None
         value = table.find(self, obj, inputs)
         if value is NOT_PROVIDED:
             value, uses = self.evaluate(obj, inputs)
             if uses is not None:
                 table.records.append((self, inputs, uses, value))
-        return value, False
+        return value, None
 
     def _read_original(self, original: Any) -> tuple[Any, Any, Uses | None]:
         """For the copy of an object that a body is traced with."""
@@ -198,7 +198,17 @@ class Computed(Key):
         uses = self.learned.get(inputs)
         if uses is None or not uses.is_shareable(inputs):
             return None
-        return index.find(self, index.known(uses.arrays(inputs)), uses.statics(inputs))
+        statics = uses.statics(inputs)
+        for record in self._candidates(inputs, uses):
+            if record.statics == statics:
+                return record
+        return None
+
+    def _candidates(self, inputs: Inputs, uses: Uses) -> tuple[index.Record, ...]:
+        arrays = uses.arrays(inputs)
+        if arrays:
+            return index.candidates(self, index.known(arrays))
+        return index.held_by(inputs.arrays, self)
 
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
         """A value that is known for the arrays of `obj`."""
@@ -211,12 +221,13 @@ class Computed(Key):
     def note(self, inputs: Inputs, uses: Uses, value: Any) -> index.Record | None:
         """Keep a value for all objects with these inputs."""
         arrays = uses.arrays(inputs)
-        if not inputs.holders or traces_in(value):
+        holders = inputs.holders
+        if not holders or traces_in(value):
             return None
         template = template_of(value, arrays)
         if template is None:
             return None
-        record = index.put(self, arrays, uses.statics(inputs), template, inputs.holders)
+        record = index.put(self, arrays, uses.statics(inputs), template, holders)
         record.fingerprint = uses.fingerprint
         return record
 
@@ -232,8 +243,7 @@ class Computed(Key):
     def _known(self, inputs: Inputs, uses: Uses) -> Any:
         """A value for the same arrays whose body did the same, though a Python number
         or the order of a dictionary was different."""
-        contents = index.known(uses.arrays(inputs))
-        for record in index.candidates(self, contents, inputs.holders):
+        for record in self._candidates(inputs, uses):
             if (
                 record.fingerprint is not None
                 and record.fingerprint == uses.fingerprint

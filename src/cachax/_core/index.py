@@ -21,6 +21,8 @@ Key = Any
 _VARIANTS = 2
 """Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
 one for each `i`."""
+_VARIANTS_OF_NO_ARRAY = 64
+"""The same for values that used no array, for each of the arrays of their objects."""
 _FOR_ONE_METHOD = 8
 """The same for the sets of arguments of one method. Objects keep all of theirs."""
 
@@ -32,6 +34,7 @@ class Record:
         "contents",
         "fingerprint",
         "holders",
+        "is_cleared",
         "key",
         "packed",
         "statics",
@@ -49,9 +52,9 @@ class Record:
         """Its form inside `jit`, once that is known (`_jit`)."""
         self.fingerprint: Any = None
         """Of the trace of the body, where numbers or orders may make a difference."""
-        self.holders: tuple[Contents, ...] = contents
-        """What it stays with. A value that used no array stays with all arrays of its
-        object: it is found by any of them."""
+        self.holders: set[Contents] = set()
+        """For a value that used no array: the contents of the arrays of its objects."""
+        self.is_cleared = False
 
     @property
     def group(self) -> Any:
@@ -109,29 +112,26 @@ def known(arrays: Iterable[Any]) -> tuple[Contents, ...] | None:
 
 
 def find(
-    key: Key,
-    contents: tuple[Contents, ...] | None,
-    statics: Any,
-    holders: Iterable[Any] = (),
+    key: Key, contents: tuple[Contents, ...] | None, statics: Any
 ) -> Record | None:
     """The record for arrays with these contents."""
-    for record in candidates(key, contents, holders):
+    for record in candidates(key, contents):
         if record.statics is statics or record.statics == statics:
             return record
     return None
 
 
-def candidates(
-    key: Key, contents: tuple[Contents, ...] | None, holders: Iterable[Any] = ()
-) -> Sequence[Record]:
-    """All records for these contents, whatever their static parts; if there are none,
-    those that stay with arrays of the object."""
-    if contents is None:
-        return ()
-    if contents:
-        return _records.get((key, contents), ())
-    found = (record for array in holders for record in records_of(array))
-    return [record for record in found if not record.contents and record.key == key]
+def candidates(key: Key, contents: tuple[Contents, ...] | None) -> tuple[Record, ...]:
+    """All records for these contents, whatever their static parts."""
+    return () if contents is None else _records.get((key, contents), ())
+
+
+def held_by(arrays: Iterable[Any], key: Key) -> tuple[Record, ...]:
+    """Records of values that used no array, for objects with one of these. (Not for all
+    objects with equal static parts: what is found would depend on which of the others
+    are still there.)"""
+    records = (record for array in arrays for record in records_of(array))
+    return tuple(r for r in records if not r.contents and r.key == key)
 
 
 def contents_of(array: Any) -> Contents:
@@ -174,26 +174,44 @@ def put(
     stays with, as long as one of them is there."""
     contents = tuple(map(contents_of, arrays))
     record = Record(key, contents, statics, template)
-    group = record.group
-    others = candidates(key, contents, holders)
+    if not contents:
+        _hold(record, holders)
+        return record
+    place, group = (key, contents), record.group
+    others: tuple[Record, ...] = _records.get(place, ())
     if others:
-        for old in [*others]:
+        for old in others:
             if old.statics == statics:
                 drop(old)
-        others = [*candidates(key, contents, holders)]
-        for old in others[_VARIANTS - 1 :]:
+        for old in _records.get(place, ())[_VARIANTS - 1 :]:
             drop(old)
-    if contents:
-        _records[key, contents] = (record, *_records.get((key, contents), ()))
-    else:
-        record.holders = tuple(map(contents_of, holders))
+        others = _records.get(place, ())
+    _records[place] = (record, *others)
     if group is not None:  # of a method: a value for every set of arguments
         for old in _groups.get(group, [])[_FOR_ONE_METHOD - 1 :]:
             drop(old)
         _groups.setdefault(group, []).insert(0, record)
-    for each in {*record.holders}:
-        each.records = (record, *each.records)
+    for each in {*contents}:
+        each.records = (*each.records, record)
     return record
+
+
+def _hold(record: Record, arrays: Iterable[Any]) -> None:
+    """Let a value that used no array stay with these."""
+    source = getattr(record.key, "source", record.key)
+    mine = (record.key, record.statics)
+    record.holders = {*map(contents_of, arrays)}
+    for contents in record.holders:
+        others = [
+            each
+            for each in contents.records
+            if not each.contents and getattr(each.key, "source", each.key) is source
+        ]
+        same = [each for each in others if (each.key, each.statics) == mine]
+        for old in same or others[: 1 - _VARIANTS_OF_NO_ARRAY]:
+            old.holders.discard(contents)
+            contents.records = tuple(r for r in contents.records if r is not old)
+        contents.records = (*contents.records, record)
 
 
 def drop(
@@ -212,7 +230,7 @@ def drop(
         groups[name].remove(record)
         if not groups[name]:
             groups.pop(name, None)
-    for each in record.holders:
+    for each in record.contents or record.holders:
         each.records = tuple(r for r in each.records if r is not record)
 
 
@@ -234,14 +252,17 @@ def _gone(
     for record in records:
         if record.contents:
             drop(record)
+        else:
+            record.holders.discard(contents)
     contents.call_all()
 
 
 def forget(record: Record) -> None:
     """Remove a record though its arrays are there."""
     drop(record)
+    record.is_cleared = True
     Changes.count += 1
-    for each in record.holders:
+    for each in record.contents:
         each.call_all()
 
 

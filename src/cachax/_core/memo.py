@@ -27,7 +27,7 @@ from .._errors import (
     warn_once,
 )
 from .fields import all_parts, plain_leaves, reached
-from .index import Changes
+from .index import Changes, Record
 from .levels import is_alive, may_be_kept
 from .snapshot import Snapshot
 from .sources import Source as Source
@@ -102,8 +102,9 @@ class Memo(weakref.ref[Any]):
     packed: dict[Any, Any]
     """Values as programs take them (`_jit`)."""
     provider: Provider | None
-    indexed: set[Key]
-    """Which of the values are in the index too, and count only as long as they are."""
+    indexed: dict[Key, Record]
+    """The records of values that are in the index too, or were: one that was cleared
+    there is cleared here."""
     changes: int
     """Of the index, when that was last checked."""
     supplied: set[Key]
@@ -122,7 +123,7 @@ class Memo(weakref.ref[Any]):
         packed = self.packed = {}
         self.provider = None
         self.supplied = set()
-        self.indexed = set()
+        indexed = self.indexed = {}
         self.changes = Changes.count
         self.settings = settings()
         self._locks: dict[Key, threading.RLock] = {}
@@ -131,17 +132,20 @@ class Memo(weakref.ref[Any]):
             values.clear()
             folded.clear()
             packed.clear()
+            indexed.clear()
 
         self._snapshot = Snapshot(obj, forget)
         self.holds = self._snapshot.holds
 
-    def drop_indexed(self) -> None:
-        """The index has changed: look values up again."""
+    def drop_cleared(self) -> None:
+        """Records were cleared: forget their values. (Not those whose records are gone
+        for another reason: to clear one object must make no difference to others.)"""
         self.changes = Changes.count
-        for key in self.indexed:
-            self.values.pop(key, None)
-            self.folded.pop(key, None)
-        self.indexed.clear()
+        for key, record in [*self.indexed.items()]:
+            if record.is_cleared:
+                self.values.pop(key, None)
+                self.folded.pop(key, None)
+                self.indexed.pop(key, None)
 
     def after_a_body(self, obj: object) -> "Memo":
         """Where to keep a value, now that its body has run.
@@ -212,7 +216,7 @@ class Memo(weakref.ref[Any]):
         self.values.pop(key, None)
         self.folded.pop(key, None)
         self.supplied.discard(key)
-        self.indexed.discard(key)
+        self.indexed.pop(key, None)
 
 
 def _to_the_reader() -> int:
@@ -283,7 +287,7 @@ def memo_of(obj: Any) -> Memo:
         is_same = memo is not None and memo() is obj and memo.holds(obj)
         if is_same and memo.settings == settings():  # type: ignore[union-attr]
             if memo.changes != Changes.count:  # type: ignore[union-attr]
-                memo.drop_indexed()  # type: ignore[union-attr]
+                memo.drop_cleared()  # type: ignore[union-attr]
             return memo  # type: ignore[return-value]
         new = Memo(obj)
         if is_same:  # only the configuration of JAX is different

@@ -28,6 +28,7 @@ from .._compat import (
 )
 from .fields import walk
 from .inputs import Copy, Inputs, Same, bits_of, identity_of, inputs_of
+from .spread import are_spread
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
@@ -129,7 +130,11 @@ def compute(
         return body(obj), None
     uses = learned.get(inputs)
     if uses is not None:
-        return body(obj), uses if uses.is_shareable(inputs) else None
+        if not uses.is_shareable(inputs):
+            return body(obj), None
+        if not uses.is_host and are_spread(inputs.arrays):
+            return _as_traced(body, obj, inputs), uses
+        return body(obj), uses
     if len(_reading.stack) >= _DEEPEST or tracing_is_forbidden():
         return body(obj), everything(inputs)
     if len(inputs.numbers) == len(inputs.arrays):
@@ -154,6 +159,16 @@ def compute(
     if general is not None:
         learned.put(inputs, general, by_number=False)
     return value, general or uses
+
+
+def _as_traced(body: Body, obj: Any, inputs: Inputs) -> Any:
+    """Like the first computation, always, on several devices. JAX runs some operations
+    as different programs when no trace is active (`x[::2]`, an inlined jit): the value
+    would have a different sharding than inside `jit`, and a process that has already
+    learned what the body uses, from a different object, would launch other programs
+    than the rest."""
+    traced = _trace(body, obj, inputs, ())
+    return body(obj) if traced is None else traced.run(inputs.arrays)
 
 
 def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
@@ -261,7 +276,7 @@ def _trace(
     positions = tuple(i for i in sorted(used) if i not in numbers)
     fingerprint = (
         hashlib.blake2b(_ADDRESS.sub("", str(jaxpr.jaxpr)).encode()).digest(),
-        tuple(reading.label(x) for x in [*jaxpr.consts, *functions_in(jaxpr.jaxpr)]),
+        tuple(map(Same, [*jaxpr.consts, *functions_in(jaxpr.jaxpr)])),
         str(structure),  # not itself: it may hold a function that holds an array
         tuple(None if x is None else identity_of(x[0]) for x in statics),
         positions,
@@ -302,8 +317,6 @@ class Reading:
         self._obj = obj
         self._inputs = inputs
         self._trace = current_trace()
-        self._labels: dict[int, tuple[Any, Any]] = {}
-        """Where the arrays come from that became inputs."""
         self.reads: set[Any] = set()
         self.used: set[int] = set()
         self.everything = False
@@ -317,16 +330,8 @@ class Reading:
         found = self._copy.originals.get(id(obj))
         return found[1] if found is not None and found[0] is obj else None
 
-    def label(self, const: Any) -> Any:
-        """What distinguishes a constant of the trace: which value it is of which object
-        that the body read, or its identity."""
-        return self._labels.get(id(const), (None, Same(const)))[1]
-
     def value(self, key: Any, value: Any, original: Any, uses: Uses | None) -> Any:
         """What a body sees of a value that was computed for the original object."""
-        numbers = {id(x): n for n, (_, x) in enumerate(self._copy.originals.values())}
-        for n, leaf in enumerate(jax.tree.leaves(value)):
-            self._labels[id(leaf)] = (leaf, (key, numbers.get(id(original)), n))
         self.reads.add((key, original is self._obj))
         if uses is None:
             self.is_shareable = False

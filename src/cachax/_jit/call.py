@@ -27,6 +27,7 @@ from .._compat import (
     Tracer,
     current_trace,
     forget_failed_traces,
+    has_processes,
     jit_is_disabled,
     settings,
     tracing_is_forbidden,
@@ -37,6 +38,7 @@ from .._core.computed import tables
 from .._core.inputs import NUMBERS
 from .._core.memo import keys_of, memo_of, note_entries
 from .._core.recent import Recent
+from .._core.spread import are_global
 from .._errors import CachaxError
 from . import program as programs
 from .demand import (
@@ -52,7 +54,6 @@ from .entry import Entry, Need, is_never_new, signature_of
 from .notes import note_argument
 from .options import Options
 from .program import Program, Unprepared, running
-from .results import Result
 
 _TRIES = 8
 """Traces that bring nothing new, until a function that never uses the same values twice
@@ -105,10 +106,12 @@ class Function:
         try:
             if entry is None or not entry.is_new(args, kwargs):
                 return UNKNOWN
+            if has_processes() and entry.is_global != are_global(_leaves(args, kwargs)):
+                return UNKNOWN
         except Exception:  # arguments of a different structure
             return UNKNOWN
         try:
-            return _run(entry, entry.inside, [], args, kwargs)
+            return entry.inside.launch(entry, [], args, kwargs)
         except Unprepared:
             entry.is_new = is_never_new
             forget_failed_traces(entry.inside.call)
@@ -124,7 +127,7 @@ class Function:
         try:
             tree, statics = self.options.static.take_out(args, kwargs)
             leaves, structure = tree_flatten(tree)
-            entry = self._entry((structure, statics), tree)
+            entry = self._entry((structure, statics, are_global(leaves)), tree)
         except Exception:  # can't be flattened, compared, or hashed: JAX says best why
             return plain(*args, **kwargs)
         is_incomplete = False
@@ -173,12 +176,12 @@ class Function:
         if values is not None:
             program = entry.program if ready is None else ready.program
             try:
-                out = _run(entry, program, values, args, kwargs)
+                out = program.launch(entry, values, args, kwargs)
             except Unprepared:
                 forget_failed_traces(program.call)
                 entry.mistaken = True
             else:
-                entry.new_in_a_row = 0
+                entry.new_in_a_row, entry.is_new = 0, is_never_new
                 if ready is None:
                     entry.keep(args, kwargs, key, values)
                 if entry.by_object and program.returned:
@@ -221,7 +224,7 @@ class Function:
             values = [x for answer in answers.values() for x in answer.packed.arrays]
             try:
                 with _tracing(program, demand):
-                    out = _run(entry, program, values, args, kwargs)
+                    out = program.launch(entry, values, args, kwargs)
                 break
             except Retrace as retrace:
                 if retrace.demand is not demand:  # the end of a trace further out
@@ -248,6 +251,10 @@ class Function:
             entry.note(answers, reliable, traced, tree, args, kwargs)
             entry.keep(args, kwargs, entry.key(args, kwargs), values)
             self._pass_on_supplied(program, objects, out)
+        if computed:
+            # The next call that has its values must come through here, to start counting
+            # again. (A call that is ready doesn't, except in a recording.)
+            entry.ready.clear()
         self.took(entry, tree, program.asks)
         return out
 
@@ -319,7 +326,7 @@ class Function:
         demand.is_last = True
         try:
             with _tracing(entry.inside, demand):
-                return _run(entry, entry.inside, [], args, kwargs)
+                return entry.inside.launch(entry, [], args, kwargs)
         except Exception as error:
             if demand.failed_with != id(error):  # while it ran
                 raise
@@ -351,13 +358,14 @@ def _is_new(need: Need, objects: list[Any], leaves: list[Any]) -> bool:
     inner = ((key, need.positions), *need.inner)
     return not any(
         index.candidates(key, index.known(leaves[i] for i in places))
+        if places
+        else index.held_by(leaves, key)
         for key, places in inner
     )
 
 
-def _run(entry: Entry, program: Program, values: Any, args: Any, kwargs: Any) -> Any:
-    out = program.call(values, *args, **kwargs)
-    return out.take(entry, args, kwargs) if type(out) is Result else out
+def _leaves(args: Any, kwargs: Any) -> list[Any]:
+    return jax.tree.leaves((args, kwargs))
 
 
 _WORDS_OF_JAX = ("_cached_values", "donate", "valid JAX type", programs.__file__)

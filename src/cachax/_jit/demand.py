@@ -150,7 +150,7 @@ class Demand:
         """Whether what numpy computed is a constant of the program."""
         self.answers: Answers = {}
         self.asked: dict[Ask, None] = {}
-        self.computed_inside: set[Ask] = set()
+        self.computed_inside: dict[Ask, None] = {}
         """What can't be an input of the program."""
         self.is_last = False
         """What is missing is computed inside, whatever it costs."""
@@ -319,7 +319,7 @@ class Demand:
                 raise Retrace(self, (*self.answers, ask))
             answer = self._answer(slot, key)
             if answer is None:
-                self.computed_inside.add(ask)
+                self.computed_inside[ask] = None
                 return NOT_PROVIDED
             self.asked[ask] = None
             if answer.packed is STAYS_INSIDE:

@@ -14,6 +14,7 @@ from .._core.fields import instance_dict
 from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
+from .._core.spread import are_global
 from .._core.values import Packed, static_identity
 from .demand import (
     Answers,
@@ -108,6 +109,9 @@ class Entry:
     def __init__(self, options: Options, tree: Any, statics: Any) -> None:
         self.options = options
         self.statics = statics
+        self.is_global = are_global(jax.tree.leaves(tree))
+        """Whether it is for calls with global arrays. What a process does with its own
+        arrays must make no difference to what it launches together with others."""
         self.layout = layout_of(tree)
         self.maps: list[Map | None] = []
         self.is_open: list[bool] = []
@@ -147,7 +151,7 @@ class Entry:
         self.mistaken = False
         """Whether the last call was first tried with a wrong program."""
         self.static_numpy = False
-        self.inside_asks: set[Ask] = set()
+        self.inside_asks: dict[Ask, None] = {}
         """What can't be an input, unless the user supplies a value that can."""
         self.new_in_a_row = 0
         self.inside: Any = None

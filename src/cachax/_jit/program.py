@@ -57,7 +57,7 @@ class Program:
         """Which objects of the result are which of the arguments."""
         self._brings = brings
         """Whether values come out with the result."""
-        self._fun = fun
+        self.fun = fun
         self._static = options.static
         self._layout = entry.layout
         self._transform = transform
@@ -74,13 +74,18 @@ class Program:
             given["out_shardings"] = Result(given["out_shardings"], UNSPECIFIED, about)
         self.call = transform(run, **given)
 
+    def launch(self, entry: Entry, values: Any, args: Any, kwargs: Any) -> Any:
+        """Run it, traced and compiled first if need be."""
+        out = self.call(values, *args, **kwargs)
+        return out.take(entry, args, kwargs) if type(out) is Result else out
+
     def _run(self, values: Any, args: Any, kwargs: Any) -> Any:
         demand: Any = running.demand
         is_mine = demand is not None and running.program is self
         if current_trace() is (demand.outer if is_mine else CONCRETE):
             # No trace: `debug_nans` looks for an operation, or a lifted decorator.
             args, kwargs = demand.call if is_mine else (args, kwargs)
-            return self._fun()(*args, **kwargs)
+            return self.fun()(*args, **kwargs)
         if not is_mine or demand.was_traced:
             raise Unprepared
         tree, _ = self._static.take_out(args, kwargs)
@@ -97,7 +102,7 @@ class Program:
             table.arguments = [*zip(copies, demand.sharing(), strict=False)]
         tables.running.append(table)
         try:
-            out = self._fun()(*args, **kwargs)
+            out = self.fun()(*args, **kwargs)
             demand.check()
             if not self._brings:
                 return out

@@ -16,6 +16,7 @@ from .._jit.results import Result
 from .causes import RETURNED, Signature, why_traced
 from .events import What, Where, bytes_of, where_now
 from .journal import Call, Journal, is_traced
+from .one_process import warn_if_in_one_process
 
 
 class Calls:
@@ -106,6 +107,7 @@ class Calls:
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(function: Function, plain: Any, args: Any, kwargs: Any) -> Any:
+            warn_if_in_one_process(f"{function.qualname} is called", args, kwargs)
             call = Call(where_now(), function.name, was_known=function.was_called)
             call.qualname = plain_name(function.qualname)
             self._doing.calls.append(call)

@@ -20,6 +20,7 @@ from .._jit.notes import parameter
 from .._jit.vmap import BatchKey
 from .causes import MADE_INSIDE, RETURNED
 from .events import Event, What
+from .intermediates import why_jit_pays
 from .journal import Journal
 from .property import Property
 from .reads import wait_for
@@ -235,11 +236,12 @@ def _property(
         if What.COMPUTED in kinds and _is_host_only(key, obj)
         else ""
     )
+    memory = why_jit_pays(key, obj) if What.COMPUTED in kinds and not host else ""
     return Property(
         argument,
         key.of(obj),
         ", ".join(status),
-        "; ".join(dict.fromkeys([*whys, *([host] if host else [])])),
+        "; ".join(dict.fromkeys(filter(None, [*whys, host, memory]))),
         read[0] if read else None,
         sum(e.seconds for e in mine if e.what is What.COMPUTED),
         max((e.bytes for e in mine), default=0),

@@ -18,6 +18,7 @@ from .._jit.vmap import BatchKey
 from .causes import why_inline
 from .events import What, bytes_of, where_now
 from .journal import Journal, is_traced
+from .one_process import warn_if_in_one_process
 
 wait_for: Callable[[Any], Any] = jax.block_until_ready
 
@@ -93,6 +94,7 @@ class Reads:
             where = (
                 self._journal.read_at.get(key) if self._doing.gathers else where_now()
             )
+            warn_if_in_one_process(f"{key.of(obj)} is computed", obj)
             was_provided = any(self._doing.had_provider[-1:])
             self._journal.note_edge(key.of(obj))
             self._doing.names.append(key.of(obj))
@@ -182,6 +184,7 @@ class Reads:
         def forget(memo: Memo, key: Key) -> None:
             obj = memo()
             if memo.get(key, MISSING) is not MISSING:
+                warn_if_in_one_process(f"{key.of(obj)} is cleared", obj)
                 self._add(What.DROPPED, key.of(obj), obj=obj, why="cleared")
             original(memo, key)
 

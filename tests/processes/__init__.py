@@ -1,0 +1,1 @@
+"""Programs on several processes of one machine, and what comes of them."""

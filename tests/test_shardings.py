@@ -1,0 +1,222 @@
+"""A value is in the pieces, on the devices, that the same body has inside `jax.jit`.
+
+On the four devices that `conftest.py` makes of a CPU.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import cachax
+
+from measure import compilations, computations, computing
+
+ROWS = Mesh(np.array(jax.devices()), ("d",))
+GRID = Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
+SHARDINGS = {
+    "rows": NamedSharding(ROWS, P("d")),
+    "columns": NamedSharding(ROWS, P(None, "d")),
+    "both": NamedSharding(GRID, P("a", "b")),
+    "everywhere": NamedSharding(ROWS, P()),
+}
+BODIES: dict[str, Callable[[Any], Any]] = {
+    "gram": lambda x: x.T @ x,
+    "outer": lambda x: x @ x.T,
+    "centred": lambda x: x - x.mean(axis=0),
+    "factor": lambda x: jnp.linalg.cholesky(x.T @ x + jnp.eye(x.shape[1])),
+    "variance": lambda x: jnp.var(x, axis=0),
+    "sorted": lambda x: jnp.sort(x, axis=0),
+    "every second": lambda x: x[::2],
+    "flat": lambda x: x.reshape(-1),
+    "twice": lambda x: jnp.concatenate([x, x]),
+    "kernel": lambda x: jnp.exp(-((x[:, None] - x[None]) ** 2).sum(-1)),
+    "zeros": jnp.zeros_like,
+    "lower": lambda x: jnp.tril(x @ x.T),
+    "constant": lambda x: jnp.linspace(0.0, 1.0, len(x)),
+    "in pieces": lambda x: jax.lax.with_sharding_constraint(
+        x @ x.T, NamedSharding(ROWS, P(None, "d"))
+    ),
+    "scanned": lambda x: jax.lax.scan(lambda c, row: (c + row, c), x[0], x)[1],
+}
+
+
+def table(body: Callable[[Any], Any]) -> Any:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Table:
+        x: jax.Array
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return body(self.x)
+
+    return Table
+
+
+def numbers(seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=(16, 8)).astype(np.float32)
+
+
+def pieces(x: Any) -> list[Any]:
+    """The device, the place and the bytes of each."""
+    shards = sorted(x.addressable_shards, key=lambda shard: shard.device.id)
+    return [(s.device, s.index, s.data.nbytes) for s in shards]
+
+
+CASES = [(body, sharding) for body in BODIES for sharding in ("rows", "both")]
+CASES += [("centred", "columns"), ("every second", "columns"), ("gram", "everywhere")]
+CASES.remove(("in pieces", "both"))  # its devices are in another order
+
+
+@pytest.mark.parametrize(("body", "sharding"), CASES)
+def test_a_value_is_in_the_same_pieces_as_inside_jit(body: str, sharding: str) -> None:
+    """For the first object, for others like it, and for one that is passed to jit."""
+    made, place = table(BODIES[body]), SHARDINGS[sharding]
+    read = cachax.jit(lambda t: t.value)
+    for seed in range(3):
+        x = jax.device_put(numbers(seed), place)
+        expected = jax.jit(BODIES[body])(x)
+        t = made(x)
+        if seed == 2:
+            read(t)
+        assert pieces(t.value) == pieces(expected)
+        np.testing.assert_allclose(t.value, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_two_ways_to_write_a_sharding_compile_once() -> None:
+    counted = {}
+    for name, prop, jit in [
+        ("jax", property, jax.jit),
+        ("cachax", cachax.cached_property, cachax.jit),
+    ]:
+
+        @jax.tree_util.register_dataclass
+        @dataclasses.dataclass(frozen=True)
+        class Table:
+            x: jax.Array
+            y: jax.Array
+
+            @prop
+            def centred(self) -> Any:
+                return self.x - self.x.mean(axis=0)
+
+        use = jit(lambda t: t.centred.T @ t.y)
+        counts = []
+        for spec in [P("d"), P("d", None), P("d"), P("d", None)]:
+            sharding = NamedSharding(ROWS, spec)
+            t = Table(*(jax.device_put(numbers(seed), sharding) for seed in (0, 1)))
+            jax.block_until_ready(t.centred)
+            with compilations() as compiled:
+                use(t)
+            counts.append(len(compiled))
+        counted[name] = counts
+    assert counted["cachax"] == counted["jax"]
+    assert counted["cachax"] == [1, 0, 0, 0]
+
+
+def test_a_loop_over_a_sharded_state_compiles_once_and_computes_once() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class State:
+        x: jax.Array
+        w: jax.Array
+
+        @cachax.cached_property
+        def gram(self) -> Any:
+            computing("gram")
+            return self.x.T @ self.x
+
+    @cachax.jit
+    def step(s: State) -> State:
+        return dataclasses.replace(s, w=s.w - 0.01 * s.gram @ s.w)
+
+    x = jax.device_put(numbers(), SHARDINGS["rows"])
+    s = State(x, jax.device_put(jnp.ones(8), SHARDINGS["everywhere"]))
+    with computations() as computed:
+        s = step(s)
+        with compilations() as compiled:
+            for _ in range(5):
+                s = step(s)
+    assert computed["gram"] == 1
+    assert len(compiled) == 0
+    assert s.x.sharding.is_equivalent_to(x.sharding, 2)
+
+
+@pytest.mark.skipif(
+    not hasattr(jax, "set_mesh"), reason="JAX has explicit shardings since 0.7"
+)
+def test_explicit_shardings() -> None:
+    """They are part of the type of an array, and of that of a value."""
+    explicit = jax.sharding.AxisType.Explicit
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(explicit,))
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Table:
+        x: jax.Array
+
+        @cachax.cached_property
+        def doubled(self) -> Any:
+            computing("doubled")
+            assert jax.typeof(self.x).sharding.spec in (P("d", None), P(None, "d"))
+            return 2 * self.x
+
+    with jax.set_mesh(mesh), computations() as computed:
+        use = cachax.jit(lambda t: t.doubled + t.x)
+        for spec in [P("d", None), P(None, "d")]:
+            for t in (Table(jax.device_put(numbers(), spec)),) * 2:
+                assert jax.typeof(use(t)).sharding.spec == spec
+                assert jax.typeof(t.doubled).sharding.spec == spec
+            np.testing.assert_allclose(use(t), 3 * numbers(), rtol=1e-5)
+    assert computed["doubled"] == 2
+
+
+def mapped(fun: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:
+    if hasattr(jax, "shard_map"):
+        return jax.shard_map(fun, mesh=ROWS, in_specs=in_specs, out_specs=out_specs)
+    from jax.experimental.shard_map import shard_map  # up to 0.5
+
+    return shard_map(fun, ROWS, in_specs, out_specs)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Local:
+    x: jax.Array
+
+    @cachax.cached_property
+    def mean(self) -> Any:
+        return self.x.mean(axis=0, keepdims=True)
+
+    @cachax.cached_property
+    def means_of_shards(self) -> Any:
+        """`shard_map` inside of a body."""
+        computing("means")
+        means = mapped(lambda x: x.mean(axis=0, keepdims=True), P("d"), P("d"))
+        return means(self.x)
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_shard_map_around_an_object_and_inside_of_a_body(is_warm: bool) -> None:
+    local = Local(jax.device_put(numbers(), SHARDINGS["rows"]))
+    expected = numbers().reshape(4, 4, 8).mean(axis=1)
+    with computations() as computed:
+        if is_warm:
+            jax.block_until_ready((local.mean, local.means_of_shards))
+        around = mapped(lambda one: one.mean, P("d"), P("d"))
+        np.testing.assert_allclose(around(local), expected, rtol=1e-4, atol=1e-6)
+        jitted = cachax.jit(lambda one: around(one) + one.means_of_shards)
+        for _ in range(2):
+            np.testing.assert_allclose(
+                jitted(local), 2 * expected, rtol=1e-4, atol=1e-6
+            )
+        assert local.means_of_shards.sharding.is_equivalent_to(local.x.sharding, 2)
+    assert computed["means"] == 1
+    np.testing.assert_allclose(local.mean[0], numbers().mean(axis=0), atol=1e-5)
