@@ -252,8 +252,8 @@ class Function:
             entry.keep(args, kwargs, entry.key(args, kwargs), values)
             self._pass_on_supplied(program, objects, out)
         if computed:
-            # The next call that has its values must come through here, to start counting
-            # again. (A call that is ready doesn't, except in a recording.)
+            # The next call that has its values must come through here, to count from
+            # the start. (A call that is ready doesn't, except in a recording.)
             entry.ready.clear()
         self.took(entry, tree, program.asks)
         return out
