@@ -28,6 +28,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from cachax._errors import warning_again
+
 # What `--quick` runs: the first case of each test in these.
 QUICK = [
     "laws",
@@ -100,6 +102,13 @@ def warm(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
     with jax.checking_leaks():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _warnings_are_given_again() -> Iterator[None]:
+    """A warning is given once in a program, and here once in a test."""
+    with warning_again():
         yield
 
 

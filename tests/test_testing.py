@@ -1,6 +1,7 @@
 """check_laws: what is right passes, and what is wrong is found, with a program."""
 
 import itertools
+import warnings
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -315,3 +316,19 @@ def test_the_object_given_is_left_as_it_is() -> None:
     testing.check_laws(obj, "drawn")
     assert cachax.cached(obj) == {}
     assert obj.x is X
+
+
+def test_a_warning_that_was_given_before_makes_no_difference() -> None:
+    class Closing:
+        @cachax.cached_property
+        def look_up(self) -> Any:
+            return lambda: self
+
+    first = testing.check_laws(Closing(), raises=False)
+    with pytest.warns(cachax.NotKeptWarning):
+        Closing().look_up  # noqa: B018
+    assert str(testing.check_laws(Closing(), raises=False)) == str(first)
+    assert first.not_tried
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Closing().look_up  # noqa: B018  # it has warned

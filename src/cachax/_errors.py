@@ -3,7 +3,8 @@ instead."""
 
 import inspect
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
@@ -370,6 +371,17 @@ def warn_once(about: Any, warning: Warning, stacklevel: int) -> None:
     if about not in _warned:
         warnings.warn(warning, stacklevel=stacklevel + 1)
         _warned.add(about)
+
+
+@contextmanager
+def warning_again() -> Iterator[None]:
+    """Inside this context, warnings that were given before are given again."""
+    before = [*_warned]
+    _warned.clear()
+    try:
+        yield
+    finally:
+        _warned.update(before)
 
 
 def holds_its_object(owner: str) -> NotKeptWarning:

@@ -44,6 +44,7 @@ from ._errors import (
     StaleValueError,
     UnknownPropertyError,
     plain_name,
+    warning_again,
 )
 
 _NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -307,7 +308,7 @@ class _Checks:
         """What it raises, on a fresh object."""
         scope = {**_SCOPE, "obj": cold(self._obj)}
         code = compile(program.format(p=name), f"<law of {name}>", "exec")
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), warning_again():
             warnings.simplefilter("error", NotKeptWarning)
             try:
                 exec(code, scope)
