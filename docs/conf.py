@@ -14,6 +14,7 @@ description = (
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
@@ -28,7 +29,20 @@ myst_html_meta = {"description": description, "property=og:description": descrip
 
 default_role = "code"
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 110
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+# Types in signatures that are not on the page: those of Python, type variables, and
+# classes of which only the use matters.
+nitpick_ignore_regex = [
+    ("py:class", r"(collections\.abc|pathlib)\..*"),
+    ("py:class", r"[PT]|cachax\._.*\.[PQRT]"),
+    ("py:class", r"cachax\._.*\.(CachedFunction|CachedMethod|Jitted|Lifted|Sample)"),
+]
 
 html_theme = "furo"
 html_title = f"cachax {version}"

@@ -83,7 +83,7 @@ class WithFunctools(Cosmology):  # the same as it is often written, to compare
 jax.config.update("jax_enable_x64", True)
 rng, truth = np.random.default_rng(3), jnp.array([0.3, 0.7, 70.0])
 z = np.clip(rng.lognormal(-1.2, 0.8, 1000), 0.01, 2.3)
-sigma = np.hypot(0.12, 5 / np.log(10) * 250 / (LIGHT * z))  # and 250 km/s of their own
+sigma = np.hypot(0.12, 5 / np.log(10) * 250 / (LIGHT * z))  # and 250 km/s of motion
 observed = Cosmology(*truth).modulus(z) + sigma * rng.standard_normal(1000)
 residual = jax.jit(lambda p: (observed - Cosmology(*p).modulus(z)) / sigma)
 fit = least_squares(residual, [0.5, 0.5, 60.0], jax.jit(jax.jacfwd(residual)))

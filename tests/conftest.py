@@ -28,6 +28,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from cachax._errors import warning_again
+
 # What `--quick` runs: the first case of each test in these.
 QUICK = [
     "laws",
@@ -104,8 +106,15 @@ def no_leaks() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _warnings_are_given_again() -> Iterator[None]:
+    """A warning is given once in a program, and here once in a test."""
+    with warning_again():
+        yield
+
+
+@pytest.fixture(autouse=True)
 def _settings_are_left_alone() -> Iterator[None]:
-    """A test that changes a setting of JAX for good changes what later ones measure."""
+    """A test must leave the settings of JAX as they are: later tests use them."""
     before = dict(jax.config.values)
     yield
     assert jax.config.values == before

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-WITH_MEMBERS = {"Finding", "NotTried", "Report"}
+WITH_MEMBERS = {"Explanation", "Finding", "NotTried", "Report"}
 """Of other classes only the names are public: their methods are called by Python."""
 FILE = Path(__file__).with_suffix(".txt")
 

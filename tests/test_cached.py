@@ -191,7 +191,7 @@ def test_a_property_that_reads_itself_recurses() -> None:
         Loop().value  # noqa: B018
 
 
-def test_a_functools_value_beside_is_no_change() -> None:
+def test_a_functools_value_beside_is_not_a_change() -> None:
     class Both:
         def __init__(self) -> None:
             self.runs = [0]

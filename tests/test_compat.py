@@ -115,7 +115,7 @@ def test_jitted_functions_are_recognised() -> None:
     assert not _compat.is_jitted(jax.vmap(len))
 
 
-def test_disabled_jit_is_seen() -> None:
+def test_disabled_jit_is_detected() -> None:
     assert not _compat.jit_is_disabled()
     with jax.disable_jit():
         assert _compat.jit_is_disabled()

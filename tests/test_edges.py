@@ -131,7 +131,7 @@ def test_a_plain_subclass_of_a_frozen_dataclass_is_not_frozen() -> None:
     assert around.extra == 5
 
 
-def test_what_only_keeps_notes_for_itself_is_no_change() -> None:
+def test_what_only_keeps_notes_for_itself_is_not_a_change() -> None:
     class Run:
         def __init__(self) -> None:
             self.path = pathlib.PurePath("a") / "b"
@@ -352,7 +352,7 @@ def test_numbers_computed_from_numbers_travel_as_they_do_in_jax() -> None:
     assert len(compiled) == 1
 
 
-def test_functions_that_each_object_makes_anew_are_the_same() -> None:
+def test_functions_that_each_object_makes_again_are_the_same() -> None:
     class Maker(Box):
         @cachax.cached_property
         def functions(self) -> Any:
@@ -476,7 +476,7 @@ HIDE = {
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("way", HIDE)
-def test_a_value_that_holds_its_object_where_nobody_looks(way: str) -> None:
+def test_a_value_that_holds_its_object_where_it_is_not_visible(way: str) -> None:
     obj = Linked(way)
     with pytest.warns(cachax.NotKeptWarning, match=r"Linked\.hidden") as caught:
         obj.hidden  # noqa: B018
@@ -721,7 +721,7 @@ def test_slots_without_weakref_that_are_not_read_do_no_harm() -> None:
     assert cachax.jit(lambda s, b: s * b.doubled)(Slotted(), box()) == 6
 
 
-def test_a_container_with_a_mind_of_its_own() -> None:
+def test_a_container_that_changes_when_it_is_read() -> None:
     class Items(list[Any]):
         @cachax.cached_property
         def total(self) -> Any:

@@ -270,7 +270,7 @@ def test_a_host_only_body_under_plain_jax_jit_shows_the_way() -> None:
     assert cachax.jit(lambda m: m.x * m.distinct)(mesh).tolist() == [1, 1, 1]
 
 
-def test_a_numpy_leaf_written_to_in_place_is_not_seen() -> None:
+def test_a_numpy_leaf_written_to_in_place_is_not_detected() -> None:
     """Documented: sameness is identity, and numpy arrays change under it."""
 
     class Box:

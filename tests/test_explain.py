@@ -47,18 +47,18 @@ def test_a_carrying_function_cold_and_warm() -> None:
     told = cachax.explain(use, one, 2.0)
     assert float(told.result) == float(predict(one, 2.0))
     weights = told_of(told, "weights")
-    assert (weights.argument, weights.became) == ("p", "computed now, carried in")
+    assert (weights.argument, weights.status) == ("p", "computed now, carried in")
     assert weights.where.function == "predict"
     assert weights.seconds > 0
     assert weights.bytes == 16
-    assert told_of(told, "factor").became == "computed now"
-    assert told_of(told, "size").became == "not asked for"
+    assert told_of(told, "factor").status == "computed now"
+    assert told_of(told, "size").status == "not used"
     traced = [e.why for e in told.programs if e.what.value == "traced"]
-    assert traced == ["to find out what it asks for", "first call"]
+    assert traced == ["to determine which values it uses", "first call"]
     for _ in range(3):
         told = cachax.explain(use, one, 3.0)
-        assert told_of(told, "weights").became == "already there, carried in"
-        assert told_of(told, "factor").became == "already there, not asked for"
+        assert told_of(told, "weights").status == "already cached, carried in"
+        assert told_of(told, "factor").status == "already cached, not used"
         assert told.programs == []
 
 
@@ -67,32 +67,34 @@ def test_a_plain_jitted_function() -> None:
     for _ in range(2):  # the second time, JAX does not trace it
         told = cachax.explain(use, process(), 2.0)
         weights = told_of(told, "weights")
-        assert weights.became == "left inline"
-        assert weights.why == "plain jax.jit of predict does not carry: use cachax.jit"
+        assert weights.status == "computed inside the program"
+        assert (
+            weights.why == "`jax.jit` of predict drops cached values: use `cachax.jit`"
+        )
 
 
 def test_a_plain_function() -> None:
     one = process()
     assert (
-        told_of(cachax.explain(predict, one, 2.0), "weights").became == "computed now"
+        told_of(cachax.explain(predict, one, 2.0), "weights").status == "computed now"
     )
     told = cachax.explain(predict, one, 2.0)
-    assert told_of(told, "weights").became == "already there"
+    assert told_of(told, "weights").status == "already cached"
 
 
 def test_a_static_result_and_a_body_for_the_host() -> None:
     use = cachax.jit(lambda p: jnp.zeros(p.size) + jnp.sum(p.distinct))
     told = cachax.explain(use, sized())
     assert told_of(told, "size").why.startswith("static result: a constant of")
-    assert told_of(told, "distinct").why == "host-only body"
+    assert told_of(told, "distinct").why == "its body needs concrete values"
 
 
 def test_a_rebuilt_object() -> None:
     one = process()
     one.factor  # noqa: B018
     told = cachax.explain(cachax.jit(predict), replace(one, y=2 * one.y), 1.0)
-    assert told_of(told, "factor").became == "known from another object"
-    assert told_of(told, "weights").became == "computed now, carried in"
+    assert told_of(told, "factor").status == "found for the same arrays"
+    assert told_of(told, "weights").status == "computed now, carried in"
 
 
 def test_objects_made_inside_and_returned() -> None:
@@ -100,7 +102,7 @@ def test_objects_made_inside_and_returned() -> None:
         return cachax.warm(Process(p.x + 1, p.y), "weights")
 
     told = cachax.explain(cachax.jit(grown), process())
-    assert told_of(told, "weights").became == "not asked for"
+    assert told_of(told, "weights").status == "not used"
     assert [e.name for e in told.made_inside] == ["Process.factor", "Process.weights"]
     assert {e.name for e in told.returned} == {"Process.factor", "Process.weights"}
 
@@ -114,7 +116,7 @@ def test_where_the_objects_are() -> None:
     )
     assert {p.argument for p in told.properties} == {"ps[0]", "ps[1]", "last['p']"}
     assert all(
-        p.became == "computed now, carried in"
+        p.status == "computed now, carried in"
         for p in told.properties
         if p.name == "Process.weights" and p.argument != "last['p']"
     )
@@ -129,17 +131,17 @@ def test_a_method_is_told_of_with_its_object(jit: Any) -> None:
     one = Predicting(jnp.arange(4.0), jnp.ones(4))
     told = cachax.explain(one.predict, 2.0)
     assert told_of(told, "weights").argument == "self"
-    assert told_of(told, "weights").became != "not asked for"
+    assert told_of(told, "weights").status != "not used"
     assert told.result == one.predict(2.0)
 
 
 def test_the_values_of_a_batch() -> None:
     batch = Process(jnp.ones((3, 4)), jnp.ones((3, 4)))
     total = cachax.jit(cachax.vmap(lambda p: p.weights.sum()))
-    for became in ("computed now, carried in", "already there, carried in"):
+    for became in ("computed now, carried in", "already cached, carried in"):
         told = cachax.explain(total, batch)
-        assert told_of(told, "weights of each").became == became
-        assert told_of(told, "weights").became == "not asked for"
+        assert told_of(told, "weights of each").status == became
+        assert told_of(told, "weights").status == "not used"
         assert told_of(told, "weights").where is None
 
 
@@ -152,11 +154,11 @@ def test_how_it_reads() -> None:
     first, second, third, *_ = text.splitlines()
     assert (first, second) == ("predict", "  p")
     assert third.startswith("    Process.factor: computed now, ")
-    assert "asked for at models.py:" in text
+    assert "read at models.py:" in text
     assert "predict compiled" in text
     assert "first call" in text
     assert all(len(line) <= 100 for line in text.splitlines())
     told = cachax.explain(jax.jit(predict), process(), 2.0)
-    assert "-> plain jax.jit of predict does not carry: use cachax.jit" in str(told)
-    assert "left inline" in told._repr_html_()
+    assert "-> `jax.jit` of predict drops cached values: use `cachax.jit`" in str(told)
+    assert "computed inside the program" in told._repr_html_()
     assert told.to_dict()["properties"][0]["name"] == "Process.factor"

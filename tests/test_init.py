@@ -20,6 +20,7 @@ def test_a_type_checker_sees_the_names_that_there_are() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
+    seen.remove((None, "testing", "testing"))  # a module
     homes = cachax._HOMES  # type: ignore[attr-defined]
     assert seen == {(home, n, n) for home, names in homes.items() for n in names}
 

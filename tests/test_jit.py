@@ -722,7 +722,7 @@ def test_a_value_that_holds_its_object() -> None:
     assert counts == {"around": 1, "total": 1, "norm": 2}
 
 
-def test_a_static_result_traces_anew_when_it_changes() -> None:
+def test_a_static_result_retraces_when_it_changes() -> None:
     fun = cachax.jit(lambda v: jnp.arange(v.size))
     assert fun(vector()).tolist() == [0, 1]
     assert fun(vector(1.0, 2.0, 3.0)).tolist() == [0, 1, 2]
@@ -761,7 +761,7 @@ def test_a_function_that_asks_according_to_shapes() -> None:
     assert compiled == []
 
 
-def test_a_function_that_asks_for_something_else_at_every_trace() -> None:
+def test_a_function_that_uses_something_else_at_every_trace() -> None:
     class Many(eqx.Module):
         x: jax.Array
         first = cachax.cached_property(lambda self: self.x + 1)

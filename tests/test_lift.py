@@ -41,7 +41,7 @@ def make(family: Family) -> Any:
 
 @through
 @pytrees
-def test_once_and_the_right_derivatives(family: Family, name: str) -> None:
+def test_once_and_the_correct_derivatives(family: Family, name: str) -> None:
     use = cachax.lift(TRANSFORMS[name])(lambda o, y: o.scaled * y)
     obj, y = make(family), jnp.float32(3)
     with computations() as counts:
@@ -63,7 +63,7 @@ def test_no_tracer_escapes(name: str, no_leaks: None) -> None:
 
 
 @pytest.mark.parametrize("name", ["jit", "filter_jit"])
-def test_compiled_once_and_at_hand(name: str) -> None:
+def test_compiled_once_and_kept(name: str) -> None:
     use = cachax.lift(TRANSFORMS[name])(lambda o: o.scaled)
     obj = make(FAMILIES[0])
     for _ in range(3):

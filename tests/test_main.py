@@ -55,7 +55,7 @@ def test_a_wrong_flag_shows_the_usage_of_its_command(
 @pytest.mark.parametrize(
     "command", ["lint --explain CX101", "lint --help", "--help", "lab --list"]
 )
-def test_a_closed_pipe_is_no_traceback(command: str) -> None:
+def test_a_closed_pipe_is_not_a_traceback(command: str) -> None:
     """The reader is gone before the first byte is written."""
     words = [sys.executable, "-m", "cachax", *command.split()]
     script = f"exec 3>&1; ({' '.join(words)}; echo $? >&2) | true"

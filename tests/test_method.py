@@ -65,7 +65,7 @@ def test_never_stale(family: Family) -> None:
 
 
 @pytrees
-def test_right_derivatives(family: Family, warm: bool) -> None:
+def test_correct_derivatives(family: Family, warm: bool) -> None:
     obj = make(family)
     if warm:
         obj.power(3)
@@ -75,7 +75,7 @@ def test_right_derivatives(family: Family, warm: bool) -> None:
 
 
 @pytrees
-def test_right_batches_and_loops(family: Family, warm: bool, no_leaks: None) -> None:
+def test_correct_batches_and_loops(family: Family, warm: bool, no_leaks: None) -> None:
     obj = make(family, [1.0, 2.0, 3.0])
     if warm:
         obj.power(2)
@@ -205,7 +205,7 @@ def test_a_jitted_method_has_what_is_outside() -> None:
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
-        ([1, 2], "'list'.*Give a tuple for a list"),
+        ([1, 2], "'list'.*Pass a tuple for a list"),
         (jnp.ones(2), "make it a field of the object"),
         (np.ones(2), "make it a field of the object"),
         ((1, jnp.ones(2)), "make it a field of the object"),

@@ -70,7 +70,7 @@ def test_a_returned_object_brings_its_values() -> None:
     assert counts == {"double": 2}
 
 
-def test_gradients_are_right() -> None:
+def test_gradients_are_correct() -> None:
     fun = used_to_new_ones(cachax.jit(lambda p: p.double**2))
     assert jax.grad(lambda x: fun(Point(x)))(3.0) == 24
     assert jax.grad(fun)(point(3.0)).x == 24
@@ -100,7 +100,7 @@ def test_what_is_static_stays_static() -> None:
         assert fun(Point(jnp.ones(3))).shape == (3,)
 
 
-def test_a_function_that_comes_to_ask_for_more() -> None:
+def test_a_function_that_later_uses_more() -> None:
     fun = used_to_new_ones(cachax.jit(lambda p: p.double))
     by_shape = used_to_new_ones(
         cachax.jit(lambda p: p.quadruple.sum() if p.x.ndim else p.double)
@@ -215,7 +215,7 @@ def test_other_kinds_of_numbers_are_computed_as_they_are() -> None:
         assert type(p.double) is type(2 * x)
 
 
-def test_fields_in_slots_are_seen() -> None:
+def test_fields_in_slots_are_detected() -> None:
     class Mixin:
         pass
 

@@ -36,7 +36,7 @@ def test_is_stale(line):
     line.x[0] = 5.0
     assert line.mean == 1.0
 
-def test_is_right(line):
+def test_is_correct(line):
     assert line.mean == 1.0
 """
 

@@ -70,7 +70,7 @@ def test_a_script_that_fails(tmp_path: Path) -> None:
     assert "_run.py" not in ended.stderr
 
 
-def test_a_script_whose_output_nobody_reads_to_its_end(tmp_path: Path) -> None:
+def test_a_script_whose_output_is_not_read_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(f"{SCRIPT}\nprint('x' * 10_000_000)")
     command = "set -o pipefail; python -m cachax explain script.py | head -c 1"
     command = command.replace("python", sys.executable)
@@ -115,3 +115,76 @@ def test_what_cannot_be_run_or_written_is_refused_before_the_run(
     assert error.startswith("usage: cachax explain ")
     assert words in error
     assert os.listdir() == ["ok.py"]
+
+
+AGAIN = """
+import jax.numpy as jnp, cachax
+
+class Square:
+    def __init__(self, side): self.side = side
+    @cachax.cached_property
+    def area(self): return self.side ** 2
+
+for _ in range(3): Square(jnp.float32(3)).area
+"""
+
+
+def test_fail_on_recompute(tmp_path: Path) -> None:
+    (tmp_path / "again.py").write_text(AGAIN)
+    (tmp_path / "once.py").write_text(SCRIPT)
+    (tmp_path / "fails.py").write_text(f"{AGAIN}\nraise SystemExit(7)")
+    assert run(tmp_path, "again.py").returncode == 0
+    ended = run(tmp_path, "--fail-on-recompute", "again.py")
+    assert ended.returncode == 1
+    assert ended.stderr.endswith(
+        "cachax explain: failed, because of --fail-on-recompute: Square.area was "
+        "computed 3 times from equal arrays\n"
+    )
+    ended = run(tmp_path, "--fail-on-recompute", "once.py")
+    assert (ended.returncode, "failed" in ended.stderr) == (0, False)
+    assert run(tmp_path, "--fail-on-recompute", "fails.py").returncode == 7
+
+
+JITTED = """
+import jax, jax.numpy as jnp, cachax
+
+class Square:
+    def __init__(self, side): self.side = side
+    @cachax.cached_property
+    def area(self): return self.side ** 2
+
+jax.tree_util.register_pytree_node(
+    Square, lambda s: ((s.side,), None), lambda _, leaves: Square(*leaves)
+)
+jax.jit(lambda s: s.area)(Square(jnp.float32(3)))
+"""
+
+
+def test_fail_on_a_value_that_a_jitted_function_computes(tmp_path: Path) -> None:
+    (tmp_path / "jitted.py").write_text(JITTED)
+    ended = run(tmp_path, "--fail-on-recompute", "jitted.py")
+    assert ended.returncode == 1
+    assert "Square.area is computed inside" in ended.stderr
+
+
+def test_a_run_compared_with_an_earlier_one(tmp_path: Path) -> None:
+    (tmp_path / "again.py").write_text(AGAIN)
+    (tmp_path / "wrong.json").write_text("{}")
+    run(tmp_path, "--json", "old.json", "again.py")
+    (tmp_path / "again.py").write_text(AGAIN.replace("range(3)", "range(1)"))
+    ended = run(tmp_path, "--compare", "old.json", "again.py")
+    assert ended.returncode == 0
+    assert "3 → 1" in ended.stderr
+    for wrong in ("missing.json", "wrong.json", "again.py"):
+        ended = run(tmp_path, "--compare", wrong, "again.py")
+        assert ended.returncode == 2
+        assert "Traceback" not in ended.stderr
+        assert wrong in ended.stderr
+
+
+def test_the_report_of_a_script_has_its_name_and_the_memory(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    ended = run(tmp_path, "--html", "page.html", "script.py")
+    assert "script.py\n1 value computed" in ended.stderr
+    assert "in the cache now" in ended.stderr
+    assert "<h1>script.py</h1>" in (tmp_path / "page.html").read_text()

@@ -55,7 +55,7 @@ def test_what_does_not_depend_on_a_replaced_field_is_kept(family: Family) -> Non
 
 
 @over(FAMILIES)
-def test_what_depends_on_it_is_computed_anew(family: Family) -> None:
+def test_what_depends_on_it_is_computed_again(family: Family) -> None:
     obj = fresh(family, warm=True)
     for name in family.warmable:
         got = getattr(family.replace(obj, a=jnp.asarray(A + 1)), name)
@@ -300,7 +300,7 @@ def test_a_value_of_an_inner_trace_never_gets_out(no_leaks: None) -> None:
         assert not isinstance(other.stiffness, jax.core.Tracer)
 
 
-def test_right_derivatives_of_what_is_kept() -> None:
+def test_correct_derivatives_of_what_is_kept() -> None:
     def energy(points: Any) -> Any:
         first = mesh(points=points)
         total = jnp.sum(first.stiffness)
@@ -335,7 +335,7 @@ def test_a_preset_value_stays_with_its_object() -> None:
     )
 
 
-def test_what_was_cleared_is_computed_anew() -> None:
+def test_what_was_cleared_is_computed_again() -> None:
     first = mesh()
     with computations() as counts:
         first.stiffness  # noqa: B018
@@ -344,7 +344,7 @@ def test_what_was_cleared_is_computed_anew() -> None:
     assert counts == {"stiffness": 2}
 
 
-def test_an_object_returned_from_jit_is_kin_too() -> None:
+def test_an_object_returned_from_jit_has_them_too() -> None:
     grown = cachax.jit(lambda m: cachax.warm(replace(m, points=m.points + 1), "factor"))
     with computations() as counts:
         new = grown(mesh())

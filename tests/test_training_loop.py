@@ -387,7 +387,7 @@ def test_after_the_first_steps_nothing_is_factorised_or_compiled(name: str) -> N
     [{"donate_argnums": (0,)}, {"donate_argnames": "s"}, {"donate_argnums": -1}],
     ids=str,
 )
-def test_donation_however_it_is_asked_for(options: Any) -> None:
+def test_donation_in_every_form(options: Any) -> None:
     ours = functools.partial(cachax.jit, **options)
     theirs = functools.partial(jax.jit, **options)
     make, step, plain = both("flax with a dict of params", ours, theirs)
@@ -581,7 +581,7 @@ def test_epochs_of_a_scan_over_the_params() -> None:
 
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
 @pytest.mark.parametrize("outer", [lambda f: f, jax.jit, cachax.jit])
-def test_a_scan_over_the_step_is_right(outer: Any, warm: bool) -> None:
+def test_a_scan_over_the_step_is_correct(outer: Any, warm: bool) -> None:
     step = cachax.jit(flax_step)
 
     @outer
@@ -761,7 +761,7 @@ def pair() -> Pair:
 
 
 @pytest.mark.parametrize("jit", [cachax.jit, donating])
-def test_arrays_that_change_places_have_the_right_values(jit: Any) -> None:
+def test_arrays_that_change_places_have_the_correct_values(jit: Any) -> None:
     swap = jit(lambda s: s.replace(a=s.b, b=s.a, n=s.n + s.mixed + s.first))
     state, total = pair(), 0.0
     with computations() as counts:
@@ -773,7 +773,7 @@ def test_arrays_that_change_places_have_the_right_values(jit: Any) -> None:
     assert counts == {"mixed": 2, "first": 2}
 
 
-def test_an_array_that_comes_out_twice_has_the_right_values() -> None:
+def test_an_array_that_comes_out_twice_has_the_correct_values() -> None:
     double = cachax.jit(lambda s: s.replace(b=s.a, n=s.n + s.mixed))
     state = pair()
     for expected in [63.0, 96.0, 129.0]:
@@ -1005,7 +1005,7 @@ def test_a_loop_with_jit_disabled_factorises_once() -> None:
     assert counts == {"factor": 1}
 
 
-def test_a_step_inside_jax_jit_is_right() -> None:
+def test_a_step_inside_jax_jit_is_correct() -> None:
     step = cachax.jit(flax_step)
     outer = jax.jit(lambda s: step(step(s)))
     state = flax_state()
@@ -1014,7 +1014,7 @@ def test_a_step_inside_jax_jit_is_right() -> None:
     close(state.params["w"], plain_params(flax_state(), replacing, 6)["w"])
 
 
-def test_a_gradient_through_the_step_is_right() -> None:
+def test_a_gradient_through_the_step_is_correct() -> None:
     step = cachax.jit(flax_step)
 
     def loss(x: Any, step: Any) -> Any:
@@ -1027,7 +1027,7 @@ def test_a_gradient_through_the_step_is_right() -> None:
 
 
 @pytest.mark.skipif(not NNX_IS_PYTREE, reason="nnx.Module is not a pytree before 0.12")
-def test_an_nnx_module_that_is_split_and_merged_is_right() -> None:
+def test_an_nnx_module_that_is_split_and_merged_is_correct() -> None:
     graph, variables = nnx.split(NnxState(features(), targets(), new_params()))
 
     @cachax.jit

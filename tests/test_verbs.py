@@ -124,7 +124,7 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("form", FORMS)
-def test_also_if_it_is_not_asked_for_by_every_call(form: str, nested: bool) -> None:
+def test_also_if_it_is_not_used_by_every_call(form: str, nested: bool) -> None:
     def body(s: Any, y: Any = None) -> Any:
         (s,) = s if isinstance(s, list) else (s,)
         return s.solve(y) if y is not None and y.ndim == 0 else s.x

@@ -58,7 +58,7 @@ def test_inside_jit_it_is_computed_outside(family: Family, name: str) -> None:
 
 
 @over(PYTREES)
-def test_right_derivatives(family: Family, warm: bool, no_leaks: None) -> None:
+def test_correct_derivatives(family: Family, warm: bool, no_leaks: None) -> None:
     batch = batch_of(family)
     read = cachax.vmap(lambda o: jnp.sum(o.scaled))
     if warm:
@@ -300,7 +300,7 @@ def test_axes_by_position() -> None:
     np.testing.assert_allclose(mapped(ensemble(2), 0.5).shape, (2,))
 
 
-def test_what_is_the_same_for_all_is_no_tracer() -> None:
+def test_what_is_the_same_for_all_is_not_a_tracer() -> None:
     @jax.tree_util.register_dataclass
     @dataclass(frozen=True)
     class Indexed:

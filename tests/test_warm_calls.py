@@ -75,7 +75,7 @@ def test_another_object_is_another_value(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", DOUBLES)
-def test_an_assigned_field_is_seen(how: str) -> None:
+def test_an_assigned_field_is_detected(how: str) -> None:
     fun, arguments = DOUBLES[how]
     jitted, loose = cachax.jit(fun), Loose(jnp.float32(1))
     old = loose.x  # stays alive: nothing but the field tells
@@ -157,7 +157,7 @@ def test_objects_of_two_classes_in_one_place() -> None:
         assert fun([b, b]) == 40
 
 
-def test_other_structures_of_one_kind_have_plans_of_their_own() -> None:
+def test_other_structures_of_one_kind_have_their_own_plans() -> None:
     fun = cachax.jit(lambda d: sum(p.double for p in d.values()))
     dicts = [{f"{i}{j}": point(i) for j in range(i)} for i in range(1, 5)]
     for d in dicts:
@@ -236,7 +236,7 @@ def test_a_copy_is_another_object() -> None:
     assert fun(loose) == 2
 
 
-def test_a_field_that_gets_another_name_is_seen() -> None:
+def test_a_field_that_gets_another_name_is_detected() -> None:
     class Pair(flax.struct.PyTreeNode, frozen=False):
         x: Any
         y: Any
@@ -289,7 +289,7 @@ def test_one_sharding_for_any_number_of_arguments() -> None:
         assert fun(p, jnp.float32(3)) == 6
 
 
-def test_a_field_of_a_frozen_object_among_several_set_by_force_is_seen() -> None:
+def test_a_field_of_a_frozen_object_among_several_set_by_force_is_detected() -> None:
     class Frozen(flax.struct.PyTreeNode):
         x: Any
 
@@ -326,7 +326,7 @@ def test_objects_and_fields_come_and_go_among_many() -> None:
 
 
 @pytest.mark.parametrize("cls", [Point, Loose])
-def test_fields_that_are_exchanged_among_many_are_seen(cls: Any) -> None:
+def test_fields_that_are_exchanged_among_many_are_detected(cls: Any) -> None:
     fun = cachax.jit(lambda ps: ps[0].double - ps[1].double)
     ps = [cls(jnp.float32(1)), cls(jnp.float32(3))]
     warmed(fun, ps)
@@ -341,7 +341,7 @@ def test_fields_that_are_exchanged_among_many_are_seen(cls: Any) -> None:
     assert fun(ps[::-1]) == -8
 
 
-def test_a_dict_in_place_of_the_one_an_object_had_is_seen() -> None:
+def test_a_dict_in_place_of_the_one_an_object_had_is_detected() -> None:
     fun = cachax.jit(lambda ps: ps[0].double + ps[1].double)
     ps = [Loose(jnp.float32(1)), Loose(jnp.float32(3))]
     warmed(fun, ps)
@@ -410,7 +410,7 @@ def test_an_object_turns_up_where_nothing_was_needed(call: Any) -> None:
     assert call(fun, jnp.arange(3.0)).tolist() == [without + i for i in range(3)]
 
 
-def test_what_nothing_is_asked_of_is_passed_by_as_well() -> None:
+def test_what_is_not_used_is_passed_by_as_well() -> None:
     fun = cachax.jit(lambda p, y: (p.double if y.ndim else p.x) + y)
     p = point(3.0)
     with computations() as counts:

@@ -1,4 +1,4 @@
-"""The only file that touches JAX internals. Each says which versions it is for;
+"""The only file that uses JAX internals. Each says which versions it is for;
 `tests/test_compat.py` fails loudly when JAX changes one of them."""
 
 import enum
@@ -28,7 +28,7 @@ Trace = Any
 """One level of tracing. JAX has no public type for it."""
 
 MODULES = ("jaxlib", "jax._src", "jax.sharding")
-"""Where JAX keeps the classes of its own objects: meshes, shardings, rules."""
+"""Where JAX defines the classes of meshes, shardings, rules and the like."""
 
 COMPILED = MODULES[0]
 """Those of them that are written in C++."""
@@ -111,11 +111,11 @@ def is_jitted(fun: object) -> bool:
 
 
 def forget_failed_traces(jitted: Any) -> None:
-    """Let calls whose trace has raised have another try at JAX's fast path.
+    """Let calls whose trace has raised use JAX's fast path again.
 
-    JAX takes a call with arguments like those on a slow path for ever, even when it
-    has traced and compiled it since (50 µs or more; 0.4.36 to 0.11 at least). What it
-    has compiled is not forgotten, only what it has at hand in C++.
+    JAX takes a call with arguments like those on a slow path from then on, even
+    when it has compiled it since (50 µs or more; 0.4.36 to 0.11 at least). Compiled
+    programs are not forgotten, only the entries of its fast path in C++.
     """
     if is_jitted(jitted):
         jitted._clear_cache()

@@ -13,19 +13,37 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ._terminal import CLOSED_PIPE, INTERRUPTED, check_writable, discard_output
+from ._terminal import (
+    CLOSED_PIPE,
+    INTERRUPTED,
+    check_writable,
+    discard_output,
+    wants_colour,
+)
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "cachax explain [--html FILE] [--json FILE] (SCRIPT | -m MODULE) ..."
+    parser.usage = "cachax explain [OPTIONS] (SCRIPT | -m MODULE) ..."
     parser.description = (
         "Runs a script as `python SCRIPT` would, then reports on its cached values: "
         "how often each was computed and reused, and what can be improved. The report "
-        "goes to standard error. The exit code is the script's."
+        "goes to standard error. The exit code is the script's, except with "
+        "--fail-on-recompute."
     )
     add = parser.add_argument
     add("--html", type=Path, metavar="FILE", help="also write the report as a web page")
     add("--json", type=Path, metavar="FILE", help="also write it, and every event")
+    add(
+        "--compare",
+        type=Path,
+        metavar="FILE",
+        help="compare with an earlier report, written by --json",
+    )
+    add(
+        "--fail-on-recompute",
+        action="store_true",
+        help="exit with 1 if a value was computed again without need",
+    )
     add(
         "-m", dest="module", action="store_true", help="run a module, as python -m does"
     )
@@ -40,15 +58,42 @@ def run(options: Any) -> int:
     if problem:
         options.parser.error(problem)
     from ._report.record import record
+    from ._report.text import as_text
 
-    with record() as report:
+    before = _read_report(options)
+    with record(title=Path(options.program).name) as report:
         code = _run(options)
-    print(report, file=sys.stderr)
+    print(as_text(report, wants_colour(sys.stderr)), file=sys.stderr)
+    print(f"\n{report.memory}", file=sys.stderr)
+    if before is not None:
+        print(f"\n{report.compare(before)}", file=sys.stderr)
     if options.html:
         report.save(options.html)
     if options.json:
         options.json.write_text(json.dumps(report.to_dict(), indent=1) + "\n")
+    again = [fix.what for fix in report.fixes if fix.kind != "recompiled"]
+    if options.fail_on_recompute and again and code == 0:
+        said = "cachax explain: failed, because of --fail-on-recompute: "
+        print(said + "; ".join(again), file=sys.stderr)
+        return RECOMPUTED
     return code
+
+
+RECOMPUTED = 1
+"""The exit code of `--fail-on-recompute`, as that of a linter with findings."""
+
+
+def _read_report(options: Any) -> Any:
+    """The earlier report to compare with, or None."""
+    if options.compare is None:
+        return None
+    try:
+        found = json.loads(options.compare.read_text())
+        if "values" in found:
+            return found
+    except (OSError, ValueError) as error:
+        options.parser.error(f"{options.compare}: {error}")
+    return options.parser.error(f"{options.compare}: not a report of --json")
 
 
 def _problem(options: Any) -> str:

@@ -1,6 +1,6 @@
-"""Try the laws on an object of your own.
+"""Check that the laws hold for your own classes.
 
-`check_laws` does it. The other names are what the programs it shows are made of.
+`check_laws` does that. The other functions are used by the programs that it shows.
 """
 
 import contextlib
@@ -38,21 +38,41 @@ from ._core.computed import Computed
 from ._core.memo import keys_of
 from ._core.slots import is_pytree
 from ._core.watch import watching
-from ._errors import CachaxError, NotKeptWarning, StaleValueError, UnknownPropertyError
+from ._errors import (
+    CachaxError,
+    NotKeptWarning,
+    StaleValueError,
+    UnknownPropertyError,
+    plain_name,
+    warning_again,
+)
 
 _NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A law that does not hold."""
+    """A law that does not hold.
+
+    Example:
+        >>> from cachax import testing
+        >>> print(testing.Finding(1, "once", "mean", "It ran twice.", "..."))
+        mean: once
+          It ran twice.
+        <BLANKLINE>
+            ...
+    """
 
     law: int
+    """The number of the law."""
     title: str
+    """What was checked."""
     property: str
+    """The name of the property."""
     why: str
+    """What is wrong, and what to do about it."""
     program: str
-    """The smallest that shows it: it raises."""
+    """The smallest program that shows it. It raises."""
 
     def __str__(self) -> str:
         lines = [f"{self.property}: {self.title}", f"  {self.why}", ""]
@@ -61,11 +81,20 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class NotTried:
-    """A law that could not be tried, and why."""
+    """A check that could not be made.
+
+    Example:
+        >>> from cachax import testing
+        >>> print(testing.NotTried("pickled", "mean", "the class can't be pickled"))
+        mean: pickled: the class can't be pickled
+    """
 
     title: str
+    """What was to be checked."""
     property: str
+    """The name of the property."""
     why: str
+    """The reason."""
 
     def __str__(self) -> str:
         return f"{self.property}: {self.title}: {self.why}"
@@ -73,17 +102,33 @@ class NotTried:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What came of trying the laws on an object."""
+    """The result of `check_laws`. `print` shows it.
+
+    Example:
+        >>> import cachax
+        >>> class Square:
+        ...     @cachax.cached_property
+        ...     def area(self):
+        ...         return 9
+        >>> report = cachax.testing.check_laws(Square())
+        >>> report.owner, report.properties, report.findings
+        ('Square', ('area',), ())
+    """
 
     owner: str
+    """The name of the class."""
     properties: tuple[str, ...]
+    """The names of the properties."""
     findings: tuple[Finding, ...]
+    """The laws that don't hold."""
     not_tried: tuple[NotTried, ...]
+    """The checks that could not be made."""
     held: int
-    """How many trials found nothing."""
+    """How many checks found nothing."""
 
     @property
     def ok(self) -> bool:
+        """Whether all laws hold."""
         return not self.findings
 
     def __str__(self) -> str:
@@ -107,53 +152,79 @@ class Report:
 
 
 class LawsError(CachaxError, AssertionError):
-    """Laws that do not hold for an object; `report` has each of them."""
+    """Laws don't hold for an object. `report` has each of them.
+
+    Example:
+        >>> import itertools, cachax
+        >>> class Counter:
+        ...     numbers = itertools.count()
+        ...     @cachax.cached_property
+        ...     def number(self):
+        ...         return next(self.numbers)
+        >>> try:
+        ...     cachax.testing.check_laws(Counter())
+        ... except cachax.testing.LawsError as error:
+        ...     print(error.report.findings[0].property)
+        number
+    """
 
     def __init__(self, report: Report) -> None:
         super().__init__(str(report))
         self.report = report
+        """The report."""
 
 
 def check_laws(
     obj: Any, *names: str, constants: Iterable[str] = (), raises: bool = True
 ) -> Report:
-    """Try the laws on `obj` and these cached properties, all if none is named.
+    """Check that the laws hold for an object, on copies of it.
 
-    The object itself is left as it is: copies of it are tried. If a law does not hold,
-    `LawsError` says which, for which property, why, and with the smallest program that
-    shows it; with `raises=False` the report is returned all the same.
+    A global that a body depends on is found by changing it for a moment. If it never
+    changes, declare it `Final` where it is defined, or name it in `constants`.
 
-    A global that a body depends on is found by changing it for a moment. One that never
-    changes is declared `Final` where it is defined, or named among the `constants`.
+    Args:
+        obj: An object of your class.
+        *names: The names of cached properties; all of them, if there are none.
+        constants: The names of globals that never change.
+        raises: Whether to raise an error if a law doesn't hold.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> from cachax import testing
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Line:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_property
-    ...     def mean(self):
-    ...         return jnp.mean(self.x)
-    >>> testing.check_laws(Line(jnp.array([1.0, 3.0]))).ok
-    True
+    Returns:
+        A report. `ok` says whether all laws hold.
+
+    Raises:
+        LawsError: A law doesn't hold. The message says which, for which property, why,
+            and shows the smallest program in which it fails.
+        UnknownPropertyError: The class has no cached property of this name.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> from cachax import testing
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Line:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         return jnp.mean(self.x)
+        >>> testing.check_laws(Line(jnp.array([1.0, 3.0]))).ok
+        True
     """
     keys = keys_of(type(obj))
     for name in names:
         if name not in keys:
             raise UnknownPropertyError(type(obj), name, keys)
-    court = _Court(obj, frozenset(constants))
+    checks = _Checks(obj, frozenset(constants))
     for name in names or keys:
-        court.try_property(name)
-    report = court.report(names or tuple(keys))
+        checks.try_property(name)
+    report = checks.report(names or tuple(keys))
     if raises and not report.ok:
         raise LawsError(report)
     return report
 
 
-class _Court:
-    """Where the laws are tried on one object."""
+class _Checks:
+    """The checks of one object."""
 
     def __init__(self, obj: Any, constants: frozenset[str]) -> None:
         self._obj = obj
@@ -165,7 +236,7 @@ class _Court:
 
     def report(self, names: tuple[str, ...]) -> Report:
         return Report(
-            type(self._obj).__qualname__,
+            plain_name(type(self._obj)),
             names,
             tuple(self._findings),
             tuple(self._not_tried),
@@ -176,7 +247,7 @@ class _Court:
         error = self._run("obj.{p}", name)
         if error is not None:
             raises = "" if _says_so_itself(error) else "the body raises "
-            self._skip("all but 9", name, f"{raises}{_words(error)}")
+            self._skip("all except 9", name, f"{raises}{_words(error)}")
             self._try(ITSELF, name)
             return
         for trial in TRIALS:
@@ -188,7 +259,7 @@ class _Court:
         self._try_globals(name)
 
     def _try(self, trial: Trial, name: str) -> bool:
-        """Whether the law holds, as far as it can be told."""
+        """Whether the law holds, or can't be checked."""
         if trial.baseline:
             error = self._run(trial.baseline, name)
             if error is not None:
@@ -224,9 +295,9 @@ class _Court:
                 self._held += 1
             elif isinstance(error, StaleValueError):
                 why = (
-                    f"The body uses the global {each!r}. When that changes, the value "
-                    "that was kept is out of date. Make it a field of the object; or "
-                    f"if it never changes, declare it `{each}: Final = ...` or say "
+                    f"The body uses the global {each!r}. When that changes, the cached "
+                    "value is stale. Make it a field of the object. If it never "
+                    f"changes, declare it `{each}: Final = ...` or pass "
                     f"`constants=[{each!r}]`."
                 )
                 self._find(GLOBAL, name, why, program)
@@ -237,7 +308,7 @@ class _Court:
         """What it raises, on a fresh object."""
         scope = {**_SCOPE, "obj": cold(self._obj)}
         code = compile(program.format(p=name), f"<law of {name}>", "exec")
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), warning_again():
             warnings.simplefilter("error", NotKeptWarning)
             try:
                 exec(code, scope)
@@ -259,14 +330,14 @@ class _Court:
         if lost and trial.title == "rebuilt by JAX":
             fields = ", ".join(map(repr, lost))
             return (
-                f"The field {fields} is lost, or set to something else, when JAX takes "
-                "the object apart and rebuilds it. Have its flatten function give all "
-                f"fields, and its unflatten function set them. ({_words(error)})"
+                f"The field {fields} is lost or changed when JAX flattens and rebuilds "
+                "the object. Its flatten function must return all fields, and its "
+                f"unflatten function must set them. ({_words(error)})"
             )
         if trial.title == "the fields after a read":
             return (
-                f"The body changes its own object. {error} A body must only read: "
-                "inside jit it runs on another object, or not at all."
+                f"The body changes its object. {error} A body must only read: inside "
+                "jit it runs on a different object, or not at all."
             )
         if isinstance(error, AssertionError | StaleValueError):
             return str(error)
@@ -274,7 +345,7 @@ class _Court:
 
 
 def _says_so_itself(error: Exception) -> bool:
-    """What cachax cannot do, and says at once: that is law 9, and no failure."""
+    """Whether cachax itself reports what it can't do: that is law 9, not a failure."""
     if isinstance(error, NotKeptWarning):
         return True
     allowed = not isinstance(error, StaleValueError | cachax.LeakedTracerError)
@@ -299,14 +370,42 @@ def _lost_fields(obj: Any) -> list[str]:
 
 
 def check_same(one: Any, other: Any) -> None:
-    """Raises an `AssertionError` if the two differ, but for rounding."""
+    """Raise an error if two values differ by more than rounding.
+
+    Args:
+        one: A value.
+        other: A value.
+
+    Raises:
+        AssertionError: They differ.
+
+    Example:
+        >>> from cachax import testing
+        >>> testing.check_same({"x": 1.0}, {"x": 1.0 + 1e-12})
+        >>> testing.check_same([1.0], [2.0])
+        Traceback (most recent call last):
+            ...
+        AssertionError: The largest difference is 1 at [0].
+    """
     found = difference(one, other, Tolerance(rounding=True))
     if found is not None:
         raise AssertionError(str(found))
 
 
 def arrays(value: Any) -> list[Any]:
-    """The numbers in a value, as a function under `jax.jit` can return them."""
+    """The numbers in a value, as arrays that a jitted function can return.
+
+    Args:
+        value: A pytree.
+
+    Returns:
+        The arrays and numbers among its leaves.
+
+    Example:
+        >>> from cachax import testing
+        >>> testing.arrays({"a": 1.0, "b": "text"})
+        [Array(1., dtype=float32, weak_type=True)]
+    """
     leaves = jax.tree.leaves(value)
     return [jnp.asarray(x) for x in leaves if _is_numeric(x)]
 
@@ -318,19 +417,50 @@ def _is_numeric(leaf: Any) -> bool:
 
 
 def total(value: Any) -> Any:
-    """The sum of the real numbers in a value."""
+    """The sum of the floating-point numbers in a value, to be differentiated.
+
+    Args:
+        value: A pytree.
+
+    Returns:
+        The sum.
+
+    Raises:
+        TypeError: There are no floating-point numbers in it.
+
+    Example:
+        >>> from cachax import testing
+        >>> testing.total({"a": 1.0, "b": "text", "c": 2.0})
+        Array(3., dtype=float32)
+    """
     found = [x for x in arrays(value) if jnp.issubdtype(x.dtype, jnp.floating)]
     if not found:
-        raise TypeError("no floating numbers in the value")
+        raise TypeError("there are no floating-point numbers in the value")
     return sum(jnp.sum(x) for x in found)
 
 
 def gradient(fun: Callable[[Any], Any], obj: Any) -> list[Any]:
-    """Of `fun`, by the leaves of `obj` that are real numbers."""
+    """A gradient with respect to the floating-point leaves of an object.
+
+    Args:
+        fun: A function of the object that returns a number.
+        obj: The object, a pytree.
+
+    Returns:
+        A list of gradients, one for each floating-point leaf.
+
+    Raises:
+        TypeError: The object has no floating-point leaves.
+
+    Example:
+        >>> from cachax import testing
+        >>> testing.gradient(lambda d: d["x"] ** 2, {"n": 1, "x": 3.0})
+        [Array(6., dtype=float32, weak_type=True)]
+    """
     leaves, structure = jax.tree.flatten(obj)
     places = [i for i, x in enumerate(leaves) if is_floating(x)]
     if not places:
-        raise TypeError("no floating numbers among the leaves")
+        raise TypeError("there are no floating-point numbers among the leaves")
 
     def of_them(given: list[Any]) -> Any:
         filled = [*leaves]
@@ -344,7 +474,28 @@ def gradient(fun: Callable[[Any], Any], obj: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def computations(obj: Any, name: str) -> Iterator[list[int]]:
-    """A list with a 1 for each time the body of this property runs for `obj`."""
+    """Count how often the body of a property runs for an object.
+
+    Args:
+        obj: The object.
+        name: The name of the property.
+
+    Returns:
+        A context manager that gives a list, with a 1 for each run.
+
+    Example:
+        >>> import cachax
+        >>> class Square:
+        ...     @cachax.cached_property
+        ...     def area(self):
+        ...         return 9
+        >>> square = Square()
+        >>> with cachax.testing.computations(square, "area") as runs:
+        ...     square.area, square.area
+        (9, 9)
+        >>> runs
+        [1]
+    """
     runs: list[int] = []
     wanted = keys_of(type(obj))[name]
     ref = weakref.ref(obj)

@@ -123,7 +123,7 @@ def test_the_table_shows_counts_and_signs(matrix: Matrix, capsys: Capture) -> No
     assert rows["cachax_flax"] == ["1", "✓", "1", "0"]
 
 
-def test_a_verdict_has_a_sign_of_its_own() -> None:
+def test_a_verdict_has_its_own_sign() -> None:
     assert len({look.sign for look in LOOKS.values()}) == len(Verdict)
 
 

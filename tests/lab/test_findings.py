@@ -115,7 +115,7 @@ def test_cachax_is_correct_in_every_cell(strategy: str, probe: str) -> None:
         ("vmap_twice", {"vmap": jax.vmap}),
     ],
 )
-def test_it_is_right_because_of_what_it_brings(
+def test_it_is_correct_because_of_what_it_brings(
     probe: str, plain: dict[str, Any]
 ) -> None:
     way = known_strategies()["cachax_dataclass"].load().way
@@ -167,13 +167,13 @@ def test_a_leaked_tracer_is_an_error() -> None:
     assert found.what_happened.startswith("UnexpectedTracerError: ")
 
 
-def test_a_recomputation_is_no_wrong_value() -> None:
+def test_a_recomputation_is_not_a_wrong_value() -> None:
     found = cell("functools_flax", "loop")
     assert (found.verdict, found.work) == (Verdict.RECOMPUTED, 100)
     assert found.what_happened == "100 computations; 1 is enough"
 
 
-def test_a_frozen_class_that_refuses_is_right() -> None:
+def test_a_frozen_class_that_refuses_is_correct() -> None:
     found = cell("functools_flax", "assign")
     assert found.verdict is Verdict.RIGHT
     assert found.what_happened == "refused: the class is frozen"

@@ -37,7 +37,7 @@ def test_it_shows_every_cell(page: Page, matrix: Matrix) -> None:
     assert "hold on this JAX" in page.locator("#published").inner_text()
 
 
-def test_it_is_no_wider_than_the_screen(page: Page) -> None:
+def test_it_is_not_wider_than_the_screen(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -152,7 +152,7 @@ def test_a_crash_fills_its_cell_and_stops_nothing(
     assert [s.name for s in matrix.ranked][-1] == "missing"
 
 
-def test_what_a_strategy_prints_or_warns_of_is_no_hindrance(add_strategy: Add) -> None:
+def test_what_a_strategy_prints_or_warns_of_does_not_matter(add_strategy: Add) -> None:
     add_strategy(
         "noisy",
         f"""\
@@ -167,7 +167,7 @@ def test_what_a_strategy_prints_or_warns_of_is_no_hindrance(add_strategy: Add) -
         assert (cell.verdict, cell.warned) == (Verdict.RIGHT, ("loudly",))
 
 
-def test_every_cell_loads_its_strategy_anew(add_strategy: Add, tmp_path: Path) -> None:
+def test_every_cell_loads_its_strategy_again(add_strategy: Add, tmp_path: Path) -> None:
     loaded = tmp_path / "loaded"
     add_strategy(
         "remembering",
@@ -191,7 +191,7 @@ def test_a_probe_that_never_ends_fills_its_cell(
     assert found == ["the process died: SIGKILL (perhaps after 10 seconds)"]
 
 
-def test_a_mistake_in_a_file_is_no_missing_library(add_strategy: Add) -> None:
+def test_a_mistake_in_a_file_is_not_a_missing_library(add_strategy: Add) -> None:
     add_strategy("mistaken", "from cachax.lab import Wya")
     (cell,) = run(["mistaken"], ["replace"]).cells.values()
     assert cell.verdict is Verdict.ERROR
@@ -214,7 +214,7 @@ def test_an_unknown_name_is_refused() -> None:
         run(["nope"])
 
 
-def test_an_impossible_count_is_no_success() -> None:
+def test_an_impossible_count_is_not_a_success() -> None:
     with pytest.raises(ValueError, match="fewer than 1 is impossible"):
         Measured(1.0, 1.0, work=0).verdict  # noqa: B018 (the read is the test)
     assert Measured(1.0, [1.0, 1.0]).verdict is Verdict.WRONG

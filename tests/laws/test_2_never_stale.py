@@ -88,7 +88,7 @@ def test_an_object_rebuilt_by_jax_has_its_own_values(
 
 
 @over_chains(MUTABLE)
-def test_assignment_is_noticed(family: Family, name: str, warm: bool) -> None:
+def test_assignment_is_detected(family: Family, name: str, warm: bool) -> None:
     obj = fresh(family, warm=warm)
     for k in (1, 2, 3):
         family.assign(obj, jnp.asarray(A + k))
@@ -96,7 +96,7 @@ def test_assignment_is_noticed(family: Family, name: str, warm: bool) -> None:
 
 
 @over_chains(MUTABLE_PYTREES)
-def test_assignment_is_noticed_by_jit(family: Family, name: str, warm: bool) -> None:
+def test_assignment_is_detected_by_jit(family: Family, name: str, warm: bool) -> None:
     obj = fresh(family, warm=warm)
     fun = cachax.jit(reader(name))
     for k in (1, 2, 3):
@@ -105,7 +105,7 @@ def test_assignment_is_noticed_by_jit(family: Family, name: str, warm: bool) -> 
 
 
 @over_chains(MUTABLE_PYTREES)
-def test_assignment_inside_jit_is_noticed(
+def test_assignment_inside_jit_is_detected(
     family: Family, name: str, warm: bool
 ) -> None:
     @cachax.jit

@@ -318,7 +318,9 @@ def test_a_value_with_an_own_array_goes_with_its_object(cls: Any, read: Any) -> 
     assert [ref() for ref in watched] == [None] * len(watched)
 
 
-def test_a_value_with_an_own_array_is_that_of_the_object_in_hand(read: Any) -> None:
+def test_a_value_with_an_own_array_is_that_of_its_object(
+    read: Any,
+) -> None:
     one = Own(x3(), x3() + 1)
     read(one)
     for obj in [one, replace(one, y=one.y + 1), replace(one, x=one.x + 5)]:
@@ -401,7 +403,7 @@ class WithOpaque(Plain):
 
 @pytest.mark.usefixtures("no_leaks")
 @pytest.mark.parametrize("cls", [WithAux, WithOpaque])
-def test_an_array_that_jax_cannot_see_in_a_value_is_right(cls: Any) -> None:
+def test_an_array_that_jax_cannot_see_in_a_value_is_correct(cls: Any) -> None:
     """And concrete: the first computation is traced, and leaves no tracer in it."""
     one = cls(x3(), x3() + 1, x3() + 2)
     for obj in [one, replace(one, y=one.y + 1), replace(one, x=one.x + 1), one]:
@@ -437,7 +439,7 @@ class Scaled(Plain):
     [(2, 2.0), (2.0, 2), (1, True), (True, 1), (2, 2 + 0j), (np.float32(2), 2.0)],
     ids=repr,
 )
-def test_equal_numbers_of_different_types_have_values_of_their_own(
+def test_equal_numbers_of_different_types_have_their_own_values(
     numbers: Any, read: Any
 ) -> None:
     x = x3()
@@ -458,7 +460,7 @@ class Signed(Plain):
 
 @pytest.mark.parametrize("pack", [lambda z: z, lambda z: (z,)], ids=["number", "tuple"])
 @pytest.mark.parametrize("zeros", [(0.0, -0.0), (-0.0, 0.0)], ids=repr)
-def test_zero_and_minus_zero_have_values_of_their_own(
+def test_zero_and_minus_zero_have_their_own_values(
     zeros: Any, pack: Any, read: Any
 ) -> None:
     x = x3()

@@ -196,7 +196,7 @@ def test_a_value_without_arrays(body: str) -> None:
         "return [x for x in self.things]",
     ],
 )
-def test_a_value_that_cannot_be_told_is_information(body: str) -> None:
+def test_a_value_that_is_unknown_is_information(body: str) -> None:
     assert codes(CLASS.format(body)) == ["cx101"]
 
 
@@ -217,7 +217,7 @@ def test_a_value_that_cannot_be_told_is_information(body: str) -> None:
         ("Something", ["cx101"]),
     ],
 )
-def test_the_annotation_tells_what_the_body_does_not(
+def test_the_annotation_says_what_the_body_does_not(
     annotation: str, expected: list[str]
 ) -> None:
     body = f"""

@@ -325,7 +325,7 @@ def test_cx103_netkets_is_stale_after_tree_map_and_its_gradient_is_zero() -> Non
     subprocess.run([sys.executable, "-c", NETKETS], check=True)
 
 
-def test_cx204_an_object_with_arrays_is_no_key() -> None:
+def test_cx204_an_object_with_arrays_is_not_a_key() -> None:
     eqx = pytest.importorskip("equinox")
 
     class Foo(eqx.Module):  # type: ignore[misc]

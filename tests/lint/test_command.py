@@ -355,7 +355,7 @@ def test_what_may_not_be_read_is_said_and_the_rest_goes_on(
     ]
 
 
-def test_a_file_that_cannot_be_written_is_said_and_the_rest_is_mended(
+def test_a_file_that_cannot_be_written_is_reported_and_the_rest_is_fixed(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write({"a.py": CACHED, "b.py": CACHED})

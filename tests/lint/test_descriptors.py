@@ -314,7 +314,7 @@ class Foo(eqx.Module):
 
 
 @pytest.mark.parametrize("annotation", ["int", "str", "bool", "float", "np.ndarray"])
-def test_leaves_that_are_no_arrays(annotation: str) -> None:
+def test_leaves_that_are_not_arrays(annotation: str) -> None:
     text = f"""
 class Foo(eqx.Module):
     a: {annotation}

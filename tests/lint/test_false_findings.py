@@ -66,7 +66,7 @@ def test_a_helper_may_serve_constructors_of_other_files() -> None:
     assert codes(text.replace("_build", "build")) == ["CX203"]
 
 
-def test_a_size_and_a_mesh_are_no_arrays() -> None:
+def test_a_size_and_a_mesh_are_not_arrays() -> None:
     text = """
     class Foo(eqx.Module):
         w: Array
@@ -82,7 +82,7 @@ def test_a_size_and_a_mesh_are_no_arrays() -> None:
     assert codes(text) == []
 
 
-def test_a_moving_average_is_no_cache() -> None:
+def test_a_moving_average_is_not_a_cache() -> None:
     """netket: VMC_SR.compute_loss_and_update"""
     text = """
     @chex.dataclass
@@ -99,7 +99,7 @@ def test_a_moving_average_is_no_cache() -> None:
     assert codes(text) == []
 
 
-def test_lazy_state_of_a_driver_is_no_cache() -> None:
+def test_lazy_state_of_a_driver_is_not_a_cache() -> None:
     """netket: ProgressBarCallback.on_run_start"""
     text = """
     @chex.dataclass
@@ -130,7 +130,7 @@ def test_a_lazy_list_of_flags_read_in_a_jitted_method() -> None:
     assert codes(text) == ["cx203"]
 
 
-def test_a_distribution_of_tensorflow_probability_is_no_pytree() -> None:
+def test_a_distribution_of_tensorflow_probability_is_not_a_pytree() -> None:
     """liesel: MultivariateNormalDegenerate"""
     text = """
     from tensorflow_probability.substrates.jax import distributions as tfd
@@ -169,7 +169,7 @@ def test_methods_of_a_mutable_pytree_may_change_it() -> None:
     assert codes(text) == []
 
 
-def test_an_entry_of_a_state_is_no_cache() -> None:
+def test_an_entry_of_a_state_is_not_a_cache() -> None:
     """brax: scramble_times"""
     text = """
     def scramble(state, x):

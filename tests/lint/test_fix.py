@@ -176,7 +176,7 @@ def test_line_ends_stay(newline: str) -> None:
     assert fixed.count(newline) == MODULE.count("\n") + 1
 
 
-def test_columns_are_right_behind_wide_characters() -> None:
+def test_columns_are_correct_after_wide_characters() -> None:
     text = """
     import functools, equinox as eqx, jax.numpy as jnp
     class Foo(eqx.Module):
@@ -229,7 +229,7 @@ def test_what_is_not_sure_is_left_alone(old: str, new: str) -> None:
     assert fixed_text(text.replace(old, new)) is None
 
 
-def test_a_package_that_asks_for_the_class_is_left_alone(tmp_path: Path) -> None:
+def test_a_package_that_uses_the_class_is_left_alone(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     for name, text in [

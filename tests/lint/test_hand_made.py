@@ -77,7 +77,7 @@ def test_a_field_that_tree_flatten_names() -> None:
         "        return self._b",
     ],
 )
-def test_a_field_that_is_no_cache(body: str) -> None:
+def test_a_field_that_is_not_a_cache(body: str) -> None:
     text = f"""
 @chex.dataclass
 class Foo:
@@ -147,7 +147,7 @@ def test_a_workspace_on_a_pytree(body: str) -> None:
         "if n not in self._kept: self._kept[n] = 'name'",
     ],
 )
-def test_a_workspace_that_is_no_cache_of_arrays(body: str) -> None:
+def test_a_workspace_that_is_not_a_cache_of_arrays(body: str) -> None:
     assert codes(WORKSPACE.format(body)) == []
 
 
@@ -738,7 +738,7 @@ class Foo(eqx.Module):
     assert codes(plain.replace("unknown(self, n)", "self.a.shape")) == []
 
 
-def test_a_table_on_an_object_with_a_hash_of_its_own() -> None:
+def test_a_table_on_an_object_with_its_own_hash() -> None:
     text = """
     class Foo(eqx.Module):
         a: Array

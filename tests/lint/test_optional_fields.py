@@ -121,7 +121,7 @@ def test_a_field_that_is_required() -> None:
     assert codes(text.replace("_tips: Array | None = None", "_tips: Array")) == []
 
 
-def test_a_class_that_is_no_pytree() -> None:
+def test_a_class_that_is_not_a_pytree() -> None:
     assert codes(arm(BUILD).replace("@jax.tree_util.register_dataclass\n", "")) == []
 
 

@@ -160,7 +160,7 @@ def test_cycles_end(tmp_path: Path) -> None:
     assert codes(tmp_path, files, "p/c.py") == []
 
 
-def test_a_neighbour_that_does_not_parse_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_neighbour_that_does_not_parse_does_not_matter(tmp_path: Path) -> None:
     text = IMPORTS + "from .base import Base\n" + FOO.format(base="Base")
     files = {"p/__init__.py": "", "p/base.py": "class (", "p/a.py": text}
     assert codes(tmp_path, files, "p/a.py") == []

@@ -114,7 +114,7 @@ def test_a_cell_that_does_not_parse_is_said_and_the_rest_checked() -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b'{"cells": 3}', b"\xff"])
-def test_what_is_no_notebook_is_said(content: bytes) -> None:
+def test_what_is_not_a_notebook_is_said(content: bytes) -> None:
     with pytest.raises(UnreadableError):
         from_bytes("a.ipynb", content)
 

@@ -100,7 +100,7 @@ def test_workspaces(body: str) -> None:
     assert codes(text.replace("jnp.sum(self.a * n)", "len(self.a) * n")) == []
 
 
-def test_a_copy_of_a_workspace_is_no_workspace() -> None:
+def test_a_copy_of_a_workspace_is_not_a_workspace() -> None:
     text = """
     def b(self, n):
         cache = self._cache
@@ -434,7 +434,7 @@ def test_a_bound_method_that_is_jitted(wrap: str) -> None:
     assert codes(at_once) == []
 
 
-def test_a_bound_method_is_compiled_anew_unless_it_is_kept() -> None:
+def test_a_bound_method_is_compiled_again_unless_it_is_kept() -> None:
     class Foo:
         w = 2.0
 

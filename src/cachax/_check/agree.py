@@ -1,4 +1,4 @@
-"""Compare what the processes of a program are about to do."""
+"""Compare the decisions of the processes of a program."""
 
 import atexit
 import json
@@ -30,29 +30,36 @@ _BLOCK = 64
 
 @contextmanager
 def agree(*, timeout: float = 60.0, every: float | None = None) -> Iterator[None]:
-    """Inside this context the decisions of all processes are compared.
+    """Compare the decisions of all processes inside this context.
 
     JAX needs every process to launch the same programs in the same order. What cachax
-    launches for an object depends on what was done with it before: read in one process
-    only, cleared, or rebuilt from new arrays, and the processes wait for each other for
-    ever, or compute with each other's messages. In here, every decision (to compute a
-    value, to run a function with the values that are carried into it) is compared
-    before the launch. If they differ, or if a process has not come to one after
-    `timeout` seconds, `DisagreementError` is raised in all of them, with what each was
-    about to do and at which line.
+    launches for an object depends on what was done with it before. If an object was
+    read in one process only, cleared, or rebuilt from new arrays, the processes wait
+    for each other and never continue, or use each other's messages. Inside this
+    context, every decision (to compute a value, to run a function with the values that
+    are passed in) is compared before the launch. That takes about a millisecond.
 
-    That takes about a millisecond for each decision. With `every`, nothing waits:
-    decisions are published and compared every so many seconds by a thread, which writes
-    the message to `stderr` when they differ, or when nothing has happened for `timeout`
-    seconds. Then the next decision raises it.
+    All processes must enter and leave the context. With one process it does nothing.
+    The environment variable `CACHAX_AGREE` does the same for a whole program: `1`,
+    `timeout=30`, `every=10` or `every=10,timeout=300`.
 
-    All processes have to enter and to leave the context. With one process it does
-    nothing. The environment variable `CACHAX_AGREE` does the same for a whole program:
-    `1`, `timeout=30`, `every=10` or `every=10,timeout=300`.
+    Args:
+        timeout: How many seconds to wait for the decision of another process.
+        every: Compare in a thread, every so many seconds, without waiting. A difference
+            is written to `stderr`, and the next decision raises an error.
 
-    >>> import cachax
-    >>> with cachax.agree():
-    ...     pass  # train(state)
+    Returns:
+        A context manager.
+
+    Raises:
+        DisagreementError: In all processes: the decisions differ, or a process has made
+            none for `timeout` seconds. The message says what each was about to do, and
+            at which line.
+
+    Example:
+        >>> import cachax
+        >>> with cachax.agree():
+        ...     pass  # train(state)
     """
     with ExitStack() as stack:
         if has_processes() and jax.process_count() > 1 and _running.start():

@@ -1,4 +1,4 @@
-"""Objects like another one: copies, and others that differ in one field."""
+"""Objects like a given one: copies, and objects that differ in one field."""
 
 import contextlib
 import copy
@@ -19,7 +19,29 @@ from .compare import difference
 
 
 def cold(obj: Any) -> Any:
-    """A copy of `obj`, of arrays of its own: nothing is known about it yet."""
+    """A copy of an object, with its own arrays and no cached values.
+
+    Args:
+        obj: The object.
+
+    Returns:
+        The copy.
+
+    Raises:
+        Exception: The object can't be copied.
+
+    Example:
+        >>> import equinox as eqx, jax, jax.numpy as jnp, cachax
+        >>> class Line(eqx.Module):
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         return self.x.mean()
+        >>> line = cachax.warm(Line(jnp.ones(3)))
+        >>> cachax.cached(cachax.testing.cold(line))
+        {}
+    """
     if is_pytree(obj):
         with contextlib.suppress(Exception):
             rebuilt = jax.tree.map(_copied, obj)
@@ -35,7 +57,20 @@ def _copied(leaf: Any) -> Any:
 
 
 def fields(obj: Any) -> dict[str, Any]:
-    """The fields of `obj`, as they are now: what can be changed in place is copied."""
+    """The fields of an object, as they are now: mutable ones are copied.
+
+    Args:
+        obj: The object.
+
+    Returns:
+        A dictionary from names to values.
+
+    Example:
+        >>> import types
+        >>> from cachax import testing
+        >>> testing.fields(types.SimpleNamespace(x=1))
+        {'x': 1}
+    """
     found: dict[str, Any] = {}
     if type(obj).__dictoffset__ != 0:
         found |= instance_dict(obj, "__dict__")
@@ -51,7 +86,19 @@ def _kept_apart(value: Any) -> Any:
 
 
 def looks(obj: Any) -> dict[str, Any]:
-    """What others can see of `obj`."""
+    """What other code sees of an object: its repr, hash, leaves, structure, pickle.
+
+    Args:
+        obj: The object.
+
+    Returns:
+        A dictionary; None for what raises an error.
+
+    Example:
+        >>> from cachax import testing
+        >>> testing.looks((1, 2))["leaves"]
+        [1, 2]
+    """
     found: dict[str, Any] = {"repr": _or_none(repr, obj), "hash": _or_none(hash, obj)}
     if is_pytree(obj):
         leaves, structure = jax.tree.flatten(obj)
@@ -67,9 +114,20 @@ def _or_none(fun: Callable[[Any], Any], obj: Any) -> Any:
 
 
 def altered(thing: Any) -> Any:
-    """Something like it that is not the same: real numbers are others, and so are
-    other numbers and strings if there is nothing else. `thing` itself if there is no
-    telling how."""
+    """Something of the same kind with different contents.
+
+    Args:
+        thing: A number, string, array or pytree.
+
+    Returns:
+        The changed copy; `thing` itself, if it can't be changed. Of a pytree the
+        floating-point numbers are changed, if there are any.
+
+    Example:
+        >>> from cachax import testing
+        >>> testing.altered(1), testing.altered({"x": 2.0, "n": 1})
+        (2, {'n': 1, 'x': 4.0})
+    """
     if isinstance(thing, bool):
         return not thing
     if isinstance(thing, str):
@@ -93,7 +151,23 @@ def altered(thing: Any) -> Any:
 
 
 def variants(obj: Any) -> Iterator[Any]:
-    """Objects like `obj` in all but one field."""
+    """Objects that differ from a given one in one field.
+
+    Args:
+        obj: The object.
+
+    Returns:
+        An iterator over them.
+
+    Example:
+        >>> import equinox as eqx
+        >>> from cachax import testing
+        >>> class Point(eqx.Module):
+        ...     x: float
+        ...     y: float
+        >>> [*testing.variants(Point(1.0, 2.0))]
+        [Point(x=2.0, y=2.0), Point(x=1.0, y=4.0)]
+    """
     if dataclasses.is_dataclass(obj):
         names = [field.name for field in dataclasses.fields(obj) if field.init]
         evolve: Any = dataclasses.replace
@@ -128,8 +202,23 @@ def _with_other_leaves(obj: Any) -> Iterator[Any]:
 
 
 def assigning(obj: Any) -> Iterator[str]:
-    """Assigns another value to each field in turn, and gives its name. Nothing, if the
-    class is frozen."""
+    """Assign a different value to each field of an object, one after the other.
+
+    Args:
+        obj: The object.
+
+    Returns:
+        An iterator over the names of the fields, empty if the class is frozen.
+
+    Example:
+        >>> import types
+        >>> from cachax import testing
+        >>> point = types.SimpleNamespace(x=1.0, y=2.0)
+        >>> for name in testing.assigning(point):
+        ...     print(name, point)
+        x namespace(x=2.0, y=2.0)
+        y namespace(x=2.0, y=4.0)
+    """
     for name in fields(obj):
         value: Any = getattr(obj, name, None)
         other = 2 * value if is_floating(value) else altered(value)

@@ -23,7 +23,7 @@ class Tolerance:
     rtol: float = 0.0
     atol: float = 0.0
     rounding: bool = False
-    """Two programs may round in another way: half of the digits must be the same, of
+    """Two programs may round differently: half of the digits must be the same, of
     the largest number in an array."""
 
     def around(self, numbers: Any, dtype: Any) -> Any:
@@ -128,8 +128,8 @@ class _Comparison:
         leaves, structure = jax.tree_util.tree_flatten_with_path(one)
         others, its_structure = jax.tree_util.tree_flatten_with_path(other)
         if not _equal(structure, its_structure):
-            # In another order, or with other metadata, or with metadata that is never
-            # equal, such as a function that was just made.
+            # In a different order, or with different metadata, or with metadata that
+            # is never equal, such as a function that was just made.
             yield from self._of_parts(one, other, where)
         else:
             for (path, x), (_, y) in zip(leaves, others, strict=True):

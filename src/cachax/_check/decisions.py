@@ -1,8 +1,8 @@
 """What cachax is about to launch for global objects: one line for each decision.
 
 A decision is to compute a value, or to run a function with values that are carried into
-it. Objects whose arrays are all in this process are left out: what is done with them is
-no concern of the others.
+it. Objects whose arrays are all in this process are left out: the others don't depend
+on them.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
-"""The laws, as small programs: what is run to try one is what is shown if it fails.
+"""The laws, as small programs: each is run, and shown if it fails.
 
-In each of them `obj` is a fresh object of the user's, and `{p}` the property.
+In each of them `obj` is a new copy of the user's object, and `{p}` the property.
 """
 
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 LAWS = {
     1: "Once",
     2: "Never stale",
-    3: "Right derivatives",
-    4: "Right batches",
+    3: "Correct derivatives",
+    4: "Correct batches",
     5: "No tracer escapes",
     6: "Invisible",
     7: "Compiled once",
@@ -20,17 +20,17 @@ LAWS = {
 
 @dataclass(frozen=True)
 class Trial:
-    """One way to break a law."""
+    """A program that fails if a law does not hold."""
 
     law: int
     title: str
     program: str
     baseline: str = ""
-    """The same without a cache. If that fails, there is nothing to be learned."""
+    """The same without a cache. If that fails, the law can't be checked."""
     of_trees: bool = True
     """Whether JAX has to know the class."""
     is_cause: bool = False
-    """If it fails, so will others: they need not be tried."""
+    """Whether others would fail for the same reason, and are not run."""
 
     @property
     def name(self) -> str:

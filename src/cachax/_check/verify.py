@@ -1,4 +1,4 @@
-"""Compute everything again that is found in the cache, and compare."""
+"""Compute values that are found in the cache again, and compare."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -31,42 +31,51 @@ Method = Callable[..., Any]
 
 @contextmanager
 def verify(*, rtol: float = 0.0, atol: float = 0.0) -> Iterator[None]:
-    """Inside this context every value that is found is computed again and compared.
+    """Compute every cached value that is read inside this context again, and compare.
 
-    A difference raises `StaleValueError`. It finds what nothing else can see: a numpy
-    array that was written to in place, a body that uses something else than the fields
-    of its object. In all threads; for tests, since everything is computed as often as
-    it is asked for.
+    It finds mistakes that cachax can't detect otherwise: a NumPy array that was written
+    to in place, or a body that uses something outside its object. It works in all
+    threads. Use it in tests: every read computes.
 
-    Two numbers may be `atol + rtol * abs(number)` apart. By default a value that was
-    computed inside this context, on real arrays, must be the same to the last bit: the
-    same program has computed it. One that is older or came out of a jitted function may
-    have been rounded in another way: there half of the digits must be the same, unless
-    more is allowed.
+    By default a value that was computed inside this context must be equal to the last
+    bit. One that is older, or came out of a jitted function, may have been rounded
+    differently: half of its digits must be equal, unless the tolerances allow more.
 
-    Left alone are the values of traced objects (what they were lent was looked at on
-    the caller's object), of objects with `preset` values, and of those whose arrays
-    were donated.
+    Not compared are the values of traced objects (those of the caller's object are),
+    values given by `preset`, and values of objects whose arrays were donated.
 
-    >>> import cachax, numpy as np
-    >>> class Line:
-    ...     def __init__(self, x):
-    ...         self.x = x
-    ...
-    ...     @cachax.cached_property
-    ...     def mean(self):
-    ...         return self.x.mean()
-    >>> line = Line(np.array([1.0, 3.0]))
-    >>> with cachax.verify():
-    ...     print(line.mean)
-    ...     line.x[1] = 11.0
-    ...     line.mean
-    Traceback (most recent call last):
+    Args:
+        rtol: The relative tolerance.
+        atol: The absolute tolerance: two numbers may differ by
+            `atol + rtol * abs(number)`.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        StaleValueError: At a read inside the context: the cached value is not what the
+            body returns now.
+
+    Example:
+        >>> import cachax, numpy as np
+        >>> class Line:
+        ...     def __init__(self, x):
+        ...         self.x = x
         ...
-    cachax._errors.StaleValueError: Line.mean: the value that was kept is not what its \
-body returns now. The largest difference is 4. The numpy array in the field 'x' was \
-written to in place after the value was computed, which nobody can see. Assign a new \
-array instead, or call `cachax.clear` on the object after writing.
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         return self.x.mean()
+        >>> line = Line(np.array([1.0, 3.0]))
+        >>> with cachax.verify():
+        ...     print(line.mean)
+        ...     line.x[1] = 11.0
+        ...     line.mean
+        Traceback (most recent call last):
+            ...
+        cachax._errors.StaleValueError: Line.mean: the cached value is not what its \
+body returns now. The largest difference is 4. The NumPy array in the field 'x' was \
+written to in place after the value was computed, which cachax can't detect. Assign a \
+new array instead, or call `cachax.clear` on the object after writing.
     """
     hits = _Hits(Tolerance(rtol, atol))
     with watching(
@@ -84,7 +93,7 @@ array instead, or call `cachax.clear` on the object after writing.
 
 
 class _UnderWay(threading.local):
-    """The values that are being compared, and those that were on the way to it."""
+    """The values that are being compared, and those that their bodies read."""
 
     def __init__(self) -> None:
         self.looked_at: dict[tuple[int, Key], Any] | None = None
@@ -155,14 +164,14 @@ class _Hits:
         return taking
 
     def on_call(self, call: Method) -> Method:
-        """Calls go by a path on which they can be seen as long as it is wrapped."""
+        """Does nothing: while it is wrapped, calls take the path through methods."""
         return call
 
     def check(self, key: Computed, obj: Any, value: Any) -> None:
-        """Compute `value` anew, from the fields that `obj` has now, and compare.
+        """Compute `value` again, from the fields that `obj` has now, and compare.
 
-        What the body reads on the way is found too, and is checked in its turn; but
-        once only, or it would be twice as often with each link of a chain.
+        Values that the body reads are checked as well, but only once: otherwise the
+        number of checks would double with each link of a chain.
         """
         looked_at = self._under_way.looked_at
         if (looked_at or {}).get((id(obj), key), MISSING) is obj or not _can_be_checked(
@@ -193,8 +202,7 @@ class _Hits:
         found = difference(value, now, tolerance)
         if found is None or _was_changed(obj, memo):
             return
-        anew = difference(now, _again(key, obj), tolerance)
-        if anew is not None:
+        if difference(now, _again(key, obj), tolerance) is not None:
             why = NOT_A_FUNCTION
             raise StaleValueError(key.of(obj), str(found), why, None, found.size)
         raise self._stale(key, obj, value, str(found), found.size, then)
@@ -222,11 +230,11 @@ class _Hits:
 
 
 _evaluate = Computed.evaluate
-"""As it is: whoever counts computations does not count those made to compare."""
+"""Not wrapped: computations made to compare are not counted."""
 
 
 def _again(key: Computed, obj: Any) -> Any:
-    """What the body computes now, in the form the kept value has."""
+    """What the body computes now, in the form of the cached value."""
     before = memos.get(id(obj))
     now, _ = _evaluate(key, obj, None)
     if isinstance(before, Memo):

@@ -1,4 +1,4 @@
-"""Numpy arrays that are written to in place: their contents, then and now."""
+"""NumPy arrays that are written to in place: their contents, then and now."""
 
 import hashlib
 import threading
@@ -18,7 +18,7 @@ Contents = dict[str, bytes]
 
 
 def contents(root: Any) -> Contents:
-    """Of the numpy arrays that `root` is made of."""
+    """The contents of the NumPy arrays in `root`."""
     found: Contents = {}
     seen: set[int] = set()
     stack = [("", root)]
@@ -35,7 +35,7 @@ def contents(root: Any) -> Contents:
 
 
 def _named(thing: Any) -> Iterator[tuple[str, Any]]:
-    """What is directly inside, with the way to write it."""
+    """The parts directly inside, with how to write them."""
     if isinstance(thing, dict):
         yield from ((f"[{key!r}]", part) for key, part in [*dict.items(thing)])
     elif isinstance(thing, list | tuple):
@@ -59,12 +59,12 @@ class Then:
     """How things were when a value was computed."""
 
     fields: Contents
-    """Of its object."""
+    """The NumPy arrays of its object."""
     value: Contents
 
 
 class Seen:
-    """What was seen to be computed: for which object, and with which arrays in it.
+    """The computations inside `verify`: for which objects, and with which arrays.
 
     By the first array, since a value is handed on to objects that are rebuilt; and by
     the object, since it may have no arrays, or others when it is carried.

@@ -141,7 +141,7 @@ class Dependent(Tracer):  # type: ignore[misc]
         return self
 
     def to_concrete_value(self) -> Any:
-        return None  # JAX asks for it in many places, to do without an operation
+        return None  # JAX checks for it in many places, to do without an operation
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         return np.asarray(self._look(), *args, **kwargs)

@@ -4,7 +4,6 @@ import functools
 import inspect
 import threading
 import types
-import warnings
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -13,7 +12,7 @@ import jax
 import numpy as np
 
 from .._compat import Tracer, is_jitted
-from .._errors import argument_not_kept
+from .._errors import argument_not_kept, warn_once
 from .body import NewSubject, carrying_body, is_running
 from .computed import CallKey
 from .fields import ATOMS, is_open, walk
@@ -30,32 +29,44 @@ _ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
 def cache(fun: Callable[P, R]) -> "CachedFunction[P, R]":
-    """A function that is computed once for each object, or array, it is called on.
+    """Cache a function: it is computed once for the objects or arrays it is called on.
 
-    What is kept is kept for the arrays in its arguments, by identity, and for what else
-    is in them, by value. It goes when the arrays go. Called on an object that is an
-    argument of a `cachax.jit` function, the value is computed outside and carried in.
+    Use it for classes that you can't change. A value is cached for the arrays in the
+    arguments, by identity, and for everything else in them, by value. It is freed with
+    the arrays. Inside a `cachax.jit` function, a value for an argument is computed
+    outside and passed in.
 
-    Called on several of them, or on a list, the value is kept if it can't be changed:
-    arrays of JAX, numbers, strings, tuples of them, frozen objects.
+    A value for several objects, or for a list, is cached if it can't be changed: JAX
+    arrays, numbers, strings, tuples of them, frozen objects.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Mesh:
-    ...     points: jax.Array
-    ...     density: jax.Array
-    >>> @cachax.cache
-    ... def distances(mesh):
-    ...     jax.debug.print("computing")
-    ...     return jnp.abs(mesh.points[:, None] - mesh.points)
-    >>> mesh = Mesh(jnp.array([1.0, 3.0]), density=jnp.ones(2))
-    >>> cachax.jit(lambda m: distances(m) @ m.density)(mesh)
-    computing
-    Array([2., 2.], dtype=float32)
-    >>> heavier = dataclasses.replace(mesh, density=2 * mesh.density)
-    >>> distances(mesh) is distances(heavier)
-    True
+    Args:
+        fun: The function. Its arguments can be objects, arrays and hashable values.
+
+    Returns:
+        A function with the same signature.
+
+    Warns:
+        NotKeptWarning: In a call: an argument is a NumPy array, which can be changed in
+            place. The value is not cached.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Mesh:
+        ...     points: jax.Array
+        ...     density: jax.Array
+        >>> @cachax.cache
+        ... def distances(mesh):
+        ...     jax.debug.print("computing")
+        ...     return jnp.abs(mesh.points[:, None] - mesh.points)
+        >>> mesh = Mesh(jnp.array([1.0, 3.0]), density=jnp.ones(2))
+        >>> cachax.jit(lambda m: distances(m) @ m.density)(mesh)
+        computing
+        Array([2., 2.], dtype=float32)
+        >>> heavier = dataclasses.replace(mesh, density=2 * mesh.density)
+        >>> distances(mesh) is distances(heavier)
+        True
     """
     return CachedFunction(fun)
 
@@ -104,7 +115,7 @@ class CachedFunction(Generic[P, R]):
         subjects = {place: x for place, x in given.items() if not _is_static(x)}
         statics = {place: x for place, x in given.items() if place not in subjects}
         if any(isinstance(x, np.ndarray) for x in subjects.values()):
-            warnings.warn(argument_not_kept(self.__name__), stacklevel=3)
+            warn_once(self, argument_not_kept(self.__name__), stacklevel=3)
             return self.__wrapped__(*args, **kwargs)
         if not subjects:
             return self._call_on_nothing(statics)

@@ -76,8 +76,8 @@ def is_alive(value: object) -> bool:
 def _innermost(traces: set[Trace], current: Trace) -> Trace:
     """The level at which all of `traces` can be used: the one inside all others.
 
-    Where that cannot be told the current level always will do. The value then has
-    a trace that its object has not, so it is not kept.
+    Where it is unknown the current level always works. The value then has a trace
+    that its object doesn't have, so it is not kept.
     """
     if not traces:
         return CONCRETE

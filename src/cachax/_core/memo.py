@@ -9,7 +9,6 @@ with numpy arrays, references or hidden state.
 
 import sys
 import threading
-import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -20,7 +19,13 @@ from weakref import WeakSet
 import jax
 
 from .._compat import Tracer, settings
-from .._errors import LeakedTracerError, NowhereToStoreError, holds_its_object
+from .._errors import (
+    LeakedTracerError,
+    NowhereToStoreError,
+    holds_its_object,
+    plain_name,
+    warn_once,
+)
 from .fields import all_parts, plain_leaves, reached
 from .index import Changes, Record
 from .levels import is_alive, may_be_kept
@@ -64,7 +69,7 @@ class Key(ABC):
 
     def of(self, obj: object) -> str:
         """How messages name this value of `obj`."""
-        return f"{type(obj).__qualname__}.{self.attrname}"
+        return f"{plain_name(type(obj))}.{self.attrname}"
 
 
 Provider = Callable[[Key], Any]
@@ -145,10 +150,10 @@ class Memo(weakref.ref[Any]):
     def after_a_body(self, obj: object) -> "Memo":
         """Where to keep a value, now that its body has run.
 
-        A body may set fields of its own object (a counter, something to use again)
-        without that being a change to the object: all it has computed from is still
-        there. An array replaced meanwhile, by whatever thread, is one: then the value
-        is out of date already, and goes to a memo that is not used any more.
+        A body may set fields of its object (a counter, something to reuse). That is
+        not a change, as long as everything it has computed from is still there. If a
+        thread has replaced an array meanwhile, the value is stale already, and goes
+        to a memo that is not used any more.
         """
         now = memo_of(obj)
         return now if now is self or self._snapshot.all_still_in(obj) else self
@@ -197,7 +202,8 @@ class Memo(weakref.ref[Any]):
         elif (folded := _fold(value, obj)) is not None:
             self.folded[key] = folded
         else:
-            warnings.warn(holds_its_object(key.of(obj)), stacklevel=_to_the_reader())
+            about = getattr(key, "source", key)
+            warn_once(about, holds_its_object(key.of(obj)), _to_the_reader())
 
     def supply(self, key: Key, value: Any) -> None:
         """Keep a value that was not computed."""

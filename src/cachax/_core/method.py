@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .._compat import Tracer, is_jitted
-from .._errors import UnhashableArgumentError
+from .._errors import UnhashableArgumentError, plain_name
 from .body import carrying_body
 from .computed import CallKey
 from .memo import Source, declare, memo_of
@@ -33,26 +33,42 @@ def cached_method(
     *, maxsize: int | None
 ) -> "Callable[[Callable[Concatenate[Any, P], R]], CachedMethod[P, R]]": ...
 def cached_method(func: Any = None, /, *, maxsize: int | None = None) -> Any:
-    """A method that is computed once for each object and set of arguments.
+    """Cache a method: it is computed once for each object and set of arguments.
 
-    The arguments must be hashable; `f(2)`, `f(n=2)` and a default of 2 are one and the
-    same. All else is as with `cached_property`. With `maxsize`, no more than so many
-    values are kept for one object, the ones used last.
+    `f(2)`, `f(n=2)` and a default of 2 are the same set of arguments. Otherwise it
+    behaves as `cached_property` does.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Sample:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_method
-    ...     def moment(self, n=2):
-    ...         print("computing")
-    ...         return jnp.mean(self.x**n)
-    >>> sample = Sample(jnp.array([1.0, 3.0]))
-    >>> cachax.jit(lambda s: s.moment(2))(sample), sample.moment(n=2), sample.moment()
-    computing
-    (Array(5., dtype=float32), Array(5., dtype=float32), Array(5., dtype=float32))
+    Args:
+        func: The method. Its arguments must be hashable. Without it, `cached_method`
+            returns a decorator.
+        maxsize: How many values to keep for one object, those used last. By default
+            there is no limit.
+
+    Returns:
+        A method. It is called as before.
+
+    Raises:
+        ValueError: `maxsize` is less than 1.
+        UnhashableArgumentError: In a call: an argument is an array, or not hashable.
+        NowhereToStoreError: As with `cached_property`.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Sample:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_method
+        ...     def moment(self, n=2):
+        ...         print("computing")
+        ...         return jnp.mean(self.x**n)
+        >>> sample = Sample(jnp.array([1.0, 3.0]))
+        >>> cachax.jit(lambda s: s.moment(2))(sample), sample.moment(n=2)
+        computing
+        (Array(5., dtype=float32), Array(5., dtype=float32))
+        >>> sample.moment()
+        Array(5., dtype=float32)
     """
     if func is None:
         return functools.partial(CachedMethod, maxsize=maxsize)
@@ -142,7 +158,7 @@ class CachedMethod(Source, Generic[P, R]):
         return key
 
     def _unhashable(self, obj: Any, bound: inspect.BoundArguments) -> Exception:
-        owner = f"{type(obj).__qualname__}.{self.attrname}"
+        owner = f"{plain_name(type(obj))}.{self.attrname}"
         _, *arguments = bound.arguments.items()
         (name, argument), *_ = [
             (name, x)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
 from .._compat import SETTINGS, is_jitted
+from .._errors import check_method
 from .body import carrying_body
 from .computed import MISSING, Computed
 from .index import Changes
@@ -26,25 +27,42 @@ class cached_property(Computed, Source, Generic[T_co]):
     object rebuilt from the same arrays has it too, and one with different arrays
     doesn't.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Sample:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_property
-    ...     def norm(self):
-    ...         print("computing")
-    ...         return jnp.linalg.norm(self.x)
-    >>> sample = Sample(jnp.array([3.0, 4.0]))
-    >>> sample.norm
-    computing
-    Array(5., dtype=float32)
-    >>> cachax.jit(lambda s: s.x / s.norm)(sample)
-    Array([0.6, 0.8], dtype=float32)
+    Args:
+        func: A method without other arguments than `self`. For a method with
+            arguments, use `cached_method`.
+
+    Raises:
+        UsageError: `func` has other arguments, or is a `property`.
+        NowhereToStoreError: Objects of the class can't be weakly referenced: it has
+            `__slots__` without `__weakref__`, or is a `NamedTuple`. (Before Python 3.12
+            it is the cause of a `RuntimeError`.)
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Sample:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def norm(self):
+        ...         print("computing")
+        ...         return jnp.linalg.norm(self.x)
+        >>> sample = Sample(jnp.array([3.0, 4.0]))
+        >>> sample.norm
+        computing
+        Array(5., dtype=float32)
+        >>> cachax.jit(lambda s: s.x / s.norm)(sample)
+        Array([0.6, 0.8], dtype=float32)
     """
 
-    def __init__(self, func: Callable[[Any], T_co]) -> None:
+    # Without a method, as in `@cached_property()`, it raises an error that says so: the
+    # default is not part of the type.
+    def __init__(
+        self,
+        func: Callable[[Any], T_co] = None,  # type: ignore[assignment]  # noqa: RUF013
+    ) -> None:
+        check_method(func)
         body = carrying_body(func) if is_jitted(func) else func
         super().__init__(getattr(func, "__name__", ""), body)
         self.func = func

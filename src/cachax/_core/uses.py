@@ -118,7 +118,7 @@ def compute(
         # Always like this, and not only the first time. JAX runs some operations as
         # different programs when no trace is active (`x[::2]`, an inlined jit): the
         # value would have a different sharding than inside `jit`, and a process that
-        # has learned what the body uses from an object of its own would launch other
+        # has learned what the body uses from a local object would launch other
         # programs than the rest.
         traced = _trace(body, obj, inputs)
         if traced is not None:

@@ -10,11 +10,14 @@ import jax
 
 @dataclass(frozen=True)
 class Where:
-    """A line of the user's code."""
+    """A line of your code."""
 
     file: str
+    """Its file."""
     line: int
+    """Its number."""
     function: str
+    """The function it is in."""
 
     def __str__(self) -> str:
         return f"{_cell(self.file) or Path(self.file).name}:{self.line}"
@@ -32,12 +35,26 @@ _NOT_THE_USERS = (str(Path(__file__).parent.parent), str(Path(jax.__file__).pare
 _NOR_THESE = ("functools.py", "contextlib.py", "threading.py", "<frozen importlib")
 
 
+_NOR_MODULES = ("equinox._module", "equinox._jit", "flax.core", "flax.linen.module")
+"""Code of other libraries that a read of an attribute passes through."""
+
+
+def is_of_the_user(frame: Any) -> bool:
+    """Whether a frame belongs to neither JAX nor cachax."""
+    file = frame.f_code.co_filename
+    module = frame.f_globals.get("__name__", "")
+    return not (
+        file.startswith(_NOT_THE_USERS)
+        or file.endswith(_NOR_THESE)
+        or module.startswith(_NOR_MODULES)
+    )
+
+
 def where_now() -> Where | None:
-    """The innermost line that is neither JAX's nor ours."""
+    """The innermost line that belongs to neither JAX nor cachax."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(_NOT_THE_USERS) and not file.endswith(_NOR_THESE):
-            return Where(file, frame.f_lineno, frame.f_code.co_name)
+        if is_of_the_user(frame):
+            return Where(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back
     return None

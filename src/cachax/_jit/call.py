@@ -51,6 +51,7 @@ from .demand import (
     objects_in,
 )
 from .entry import Entry, Need, is_never_new, signature_of
+from .notes import note_argument
 from .options import Options
 from .program import Program, Unprepared, running
 
@@ -138,12 +139,21 @@ class Function:
             is_incomplete = True
         except Exception as error:
             if not names_arguments(error):
+                self.note(error, args, kwargs)
                 raise
         if is_incomplete:  # not in there, or errors would seem to come of it
             return self.call(plain, args, kwargs)
         # JAX's message is about the values too: have it be about the arguments. If it
         # works (a donated buffer was also part of a value), all the better.
-        return plain(*args, **kwargs)
+        try:
+            return plain(*args, **kwargs)
+        except Exception as error:
+            self.note(error, args, kwargs)
+            raise
+
+    def note(self, error: Exception, args: Any, kwargs: Any) -> None:
+        """Add to an error of a call what to do, if an argument is the reason."""
+        note_argument(error, self.fun(), args, kwargs, self.options.static)
 
     def _entry(self, key: Any, tree: Any) -> Entry:
         entry = self._entries.get(key)
@@ -242,8 +252,8 @@ class Function:
             entry.keep(args, kwargs, entry.key(args, kwargs), values)
             self._pass_on_supplied(program, objects, out)
         if computed:
-            # The next call that has its values must be noticed, to count anew. (A call
-            # that is ready is not, unless somebody records.)
+            # The next call that has its values must come through here, to count from
+            # the start. (A call that is ready doesn't, except in a recording.)
             entry.ready.clear()
         self.took(entry, tree, program.asks)
         return out

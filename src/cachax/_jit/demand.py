@@ -26,8 +26,8 @@ from .._core.uses import Uses
 from .._core.values import Form, Packed, has_hidden_arrays, pack
 
 Slot = Any
-"""The number of an object among the arguments; or, for an object in a value, the ask
-for that value and the number of the object in it."""
+"""The number of an object among the arguments; or, for an object in a value, the `Ask`
+of that value and the number of the object in it."""
 
 Ask = tuple[Slot, Key]
 """A value of the object in a slot."""
@@ -166,7 +166,7 @@ class Demand:
         """The id of what the function raised."""
 
     def gather(self, asks: Iterator[Ask]) -> None:
-        """Have the values asked for, computed if they are not there yet."""
+        """Get these values, computed if they are not there yet."""
         for slot, key in asks:
             if slot in self._objects:
                 answer = self._answer(slot, key)

@@ -29,31 +29,58 @@ def jit(fun: Any = None, /, **options: Any) -> Any:
     """Like `jax.jit`, but cached properties of the arguments are computed once and
     passed in as inputs.
 
-    A value the function uses is computed on the caller's own object, and is an input of
-    the compiled program from then on. Values follow arrays that the function returns
-    unchanged, so `state = step(state)` computes them once. An object the function
-    returns comes out with the values computed on it inside. Options are those of
-    `jax.jit`; argument numbers mean the arguments of `fun`.
+    A value that the function uses is computed on your object, and is an input of the
+    compiled program from then on. Values follow arrays that the function returns
+    unchanged, so `state = step(state)` computes them once. An object that the function
+    returns has the values that were computed on it inside.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Line:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_property
-    ...     def mean(self):
-    ...         jax.debug.print("computing")
-    ...         return jnp.mean(self.x)
-    >>> @cachax.jit
-    ... def centred(line):
-    ...     return line.x - line.mean
-    >>> line = Line(jnp.array([1.0, 3.0]))
-    >>> centred(line)
-    computing
-    Array([-1.,  1.], dtype=float32)
-    >>> centred(line), line.mean
-    (Array([-1.,  1.], dtype=float32), Array(2., dtype=float32))
+    Args:
+        fun: The function. Without it, `jit` returns a decorator.
+        **options: The options of `jax.jit`, listed below. Argument numbers count the
+            arguments of `fun`.
+        static_argnums: The numbers of arguments that are static.
+        static_argnames: The names of arguments that are static.
+        donate_argnums: The numbers of arguments whose memory the results may use.
+        donate_argnames: The names of such arguments.
+        in_shardings: The shardings of the arguments.
+        out_shardings: The shardings of the results.
+        keep_unused: Whether to keep inputs that the program doesn't use.
+        device: The device to run on (deprecated in JAX).
+        backend: The platform to run on (deprecated in JAX).
+        inline: Whether to inline the program into an enclosing one.
+        compiler_options: Options of the XLA compiler, as a dictionary.
+
+    Returns:
+        A function with the same signature. As with `jax.jit` it has the methods
+        `lower`, `trace`, `eval_shape` and `clear_cache`, and can decorate a method.
+        The methods describe the plain program, which computes cached values inside.
+
+    Raises:
+        TypeError: `jax.jit` has no such option. A call raises what `jax.jit` raises,
+            with a note if an argument is not a pytree.
+        UnhashableValueError: In a call: a value that the function uses has a part that
+            is neither an array nor hashable.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Line:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         jax.debug.print("computing")
+        ...         return jnp.mean(self.x)
+        >>> @cachax.jit
+        ... def centred(line):
+        ...     return line.x - line.mean
+        >>> line = Line(jnp.array([1.0, 3.0]))
+        >>> centred(line)
+        computing
+        Array([-1.,  1.], dtype=float32)
+        >>> centred(line), line.mean
+        (Array([-1.,  1.], dtype=float32), Array(2., dtype=float32))
     """
     if fun is None:
         return functools.partial(jit, **options)
@@ -171,6 +198,7 @@ def jitted(
             forget_failed_traces(ready.call)
         except Exception as error:
             if not names_arguments(error):
+                state.function.note(error, args, kwargs)
                 raise
         return state.call(args, kwargs)
 

@@ -1,4 +1,4 @@
-"""Carry values through other transforms than `jax.jit`."""
+"""Pass cached values through other transformations than `jax.jit`."""
 
 import functools
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _DERIVATIVES = {
 
 
 class Lifted:
-    """A transform that carries cached values: what `lift` returns."""
+    """A transformation that passes cached values in: the result of `lift`."""
 
     def __init__(self, transform: Callable[..., Any]) -> None:
         self.__wrapped__ = transform
@@ -52,29 +52,39 @@ class Lifted:
 
 
 def lift(transform: Callable[..., Any]) -> Lifted:
-    """What `cachax.jit` is to `jax.jit`, for another transform.
+    """Pass cached values into functions under a transformation like `jax.jit`.
 
-    It must run the function once, on the same values: `equinox.filter_jit`,
-    `jax.checkpoint`, `jax.named_call`, a decorator of your own. One that maps or
-    differentiates is refused.
+    `lift(jax.jit)` is `cachax.jit`. Use it for `equinox.filter_jit`, `jax.checkpoint`,
+    `jax.named_call`, or your own decorator around one of them.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Line:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_property
-    ...     def mean(self):
-    ...         jax.debug.print("computing")
-    ...         return jnp.mean(self.x)
-    >>> @cachax.lift(jax.checkpoint)
-    ... def centred(line):
-    ...     return line.x - line.mean
-    >>> line = Line(jnp.array([1.0, 3.0]))
-    >>> centred(line), line.mean
-    computing
-    (Array([-1.,  1.], dtype=float32), Array(2., dtype=float32))
+    Args:
+        transform: A transformation that runs the function once, on the same values.
+
+    Returns:
+        The transformation, with its own options. As a decorator it takes a function,
+        or options only.
+
+    Raises:
+        LiftError: The transformation maps or differentiates the function.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Line:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         jax.debug.print("computing")
+        ...         return jnp.mean(self.x)
+        >>> @cachax.lift(jax.checkpoint)
+        ... def centred(line):
+        ...     return line.x - line.mean
+        >>> line = Line(jnp.array([1.0, 3.0]))
+        >>> centred(line), line.mean
+        computing
+        (Array([-1.,  1.], dtype=float32), Array(2., dtype=float32))
     """
     inner: Any = transform
     while isinstance(inner, functools.partial):
@@ -83,13 +93,13 @@ def lift(transform: Callable[..., Any]) -> Lifted:
     if name in _MAPS:
         raise LiftError(
             inner,
-            "it maps the function over examples or shards, and each of them has a "
-            "value of its own, which is not a part of the value of the whole.",
+            "it maps the function over examples or shards, and a value of one of them "
+            "is not a part of the value of the whole.",
         )
     if name in _DERIVATIVES:
         raise LiftError(
             inner,
             "it differentiates the function, and a value that was computed outside has "
-            "no derivative by the fields of its object.",
+            "no derivative with respect to the fields of its object.",
         )
     return Lifted(transform)

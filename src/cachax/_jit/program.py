@@ -19,7 +19,7 @@ from .results import About, Result, bring_out
 
 
 class Unprepared(BaseException):
-    """Ends a trace that was not asked for: the program is not the one for this call."""
+    """Ends a trace that should not happen: the program is not the one for this call."""
 
 
 class Running(threading.local):

@@ -1,41 +1,64 @@
-"""What one can do with an object's cached values: look, fill, empty, preset."""
+"""List, compute, clear and supply the cached values of an object."""
 
 import copy
+import types
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from .._compat import is_jitted
 from .._core import index
-from .._core.computed import MISSING
+from .._core.computed import MISSING, Computed
+from .._core.fields import walk
 from .._core.inputs import CannotRebuildError, Copy, inputs_of
 from .._core.levels import level_of, traces_in
 from .._core.memo import Key, keys_of, memo_of
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
 from .._core.sources import sources_of
-from .._errors import UnknownPropertyError
+from .._errors import (
+    PresetError,
+    UnknownPropertyError,
+    given_a_class,
+    given_a_function,
+    nothing_to_warm,
+)
 from .vmap import BatchKey
 
 T = TypeVar("T")
 
 
-def cached(obj: object) -> dict[str, Any]:
-    """The values `obj` has now, by name. Computes nothing.
+def cached(obj: Any) -> dict[str, Any]:
+    """The cached values of an object, by name. Computes nothing.
 
-    >>> import cachax
-    >>> class Square:
-    ...     side = 3
-    ...     @cachax.cached_property
-    ...     def area(self):
-    ...         return self.side**2
-    >>> square = Square()
-    >>> cachax.cached(square)
-    {}
-    >>> square.area, cachax.cached(square)
-    (9, {'area': 9})
+    Args:
+        obj: Any object.
+
+    Returns:
+        A dictionary from names to values. A value of a cached method is listed under
+        its call, such as `"moment(2)"`.
+
+    Raises:
+        UsageError: `obj` is a function or a class. To cache a function, use
+            `cachax.cache`.
+
+    Example:
+        >>> import cachax
+        >>> class Square:
+        ...     side = 3
+        ...     @cachax.cached_property
+        ...     def area(self):
+        ...         return self.side**2
+        >>> square = Square()
+        >>> cachax.cached(square)
+        {}
+        >>> square.area, cachax.cached(square)
+        (9, {'area': 9})
     """
+    _check_object("cached", obj)
     known = keys_of(type(obj))
     others = [key for key in _kept(obj) if key.attrname not in known]
     keys = [*known.values(), *others]
@@ -43,29 +66,96 @@ def cached(obj: object) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not MISSING}
 
 
-def is_cached(obj: object, name: str) -> bool:
-    """Whether this value is there, so that reading it computes nothing.
+def is_cached(obj: Any, name: str) -> bool:
+    """Whether a value is cached, so that reading it computes nothing.
 
-    Of a cached method: whether there is a value for any arguments. Inside a
-    `cachax.jit` function, a value that comes with the call is there once it has been
-    read.
+    Inside a `cachax.jit` function, a value that is passed in counts as cached once it
+    has been read.
+
+    Args:
+        obj: The object.
+        name: The name of a cached property or a cached method.
+
+    Returns:
+        True if the value is cached; of a method, if there is a value for any arguments.
+
+    Raises:
+        UnknownPropertyError: The class has no such property or method.
+
+    Example:
+        >>> import cachax
+        >>> class Square:
+        ...     side = 3
+        ...     @cachax.cached_property
+        ...     def area(self):
+        ...         return self.side**2
+        >>> square = Square()
+        >>> cachax.is_cached(square, "area"), square.area
+        (False, 9)
+        >>> cachax.is_cached(square, "area")
+        True
     """
     keys = _keys(obj, [name])
     return any(key.peek(obj, MISSING) is not MISSING for key in keys)
 
 
 def warm(obj: T, *names: str) -> T:
-    """Compute these properties now, all of them if none is named; returns `obj`."""
+    """Compute cached properties now.
+
+    Args:
+        obj: The object.
+        *names: The names of cached properties; all of them, if there are none.
+
+    Returns:
+        The same object.
+
+    Raises:
+        UnknownPropertyError: The class has no cached property of this name.
+        UsageError: `obj` has no cached properties at all, or is a class.
+
+    Example:
+        >>> import cachax
+        >>> class Square:
+        ...     side = 3
+        ...     @cachax.cached_property
+        ...     def area(self):
+        ...         return self.side**2
+        >>> cachax.cached(cachax.warm(Square()))
+        {'area': 9}
+    """
+    _check_object("warm", obj)
+    if not names and not sources_of(type(obj)):
+        inner = (type(x) for x in walk(obj) if sources_of(type(x)))
+        raise nothing_to_warm(type(obj), next(inner, None))
     for key in [_property(obj, name) for name in names or keys_of(type(obj))]:
         key.read(obj)
     return obj
 
 
-def clear(obj: object, *names: str) -> None:
-    """Forget these values, all of them if none is named.
+def clear(obj: Any, *names: str) -> None:
+    """Remove cached values, so that the next read computes them again.
 
-    They are forgotten for all objects with the same arrays that have not read them yet.
-    `obj` can be an array too: then everything that was computed from it is forgotten.
+    They are removed for all objects with the same arrays.
+
+    Args:
+        obj: The object, or an array: then all values computed from it are removed.
+        *names: The names of cached properties or methods; all of them, if there are
+            none.
+
+    Raises:
+        UnknownPropertyError: The class has no such property or method.
+
+    Example:
+        >>> import cachax
+        >>> class Square:
+        ...     side = 3
+        ...     @cachax.cached_property
+        ...     def area(self):
+        ...         return self.side**2
+        >>> square = cachax.warm(Square())
+        >>> cachax.clear(square, "area")
+        >>> cachax.is_cached(square, "area")
+        False
     """
     if isinstance(obj, jax.Array):
         for record in index.records_of(obj):
@@ -78,12 +168,37 @@ def clear(obj: object, *names: str) -> None:
 
 
 def preset(obj: T, /, **values: Any) -> T:
-    """A copy of `obj` that already has these values, for when you know them.
+    """A copy of an object with values that you supply instead of computing them.
 
-    They are not verified: nothing is computed to compare. They belong to the copy, and
-    not to other objects with the same arrays.
+    The values are not verified; only the shapes of arrays are compared with what the
+    body returns, where JAX can trace it. They belong to the copy, and not to other
+    objects with the same arrays.
+
+    Args:
+        obj: The object. It is not changed.
+        **values: The values, by the names of cached properties.
+
+    Returns:
+        The copy.
+
+    Raises:
+        UnknownPropertyError: The class has no cached property of this name.
+        PresetError: An array has a different shape from what the body returns.
+        LeakedTracerError: A value holds a tracer of a trace that has ended.
+
+    Example:
+        >>> import cachax
+        >>> class Square:
+        ...     side = 3
+        ...     @cachax.cached_property
+        ...     def area(self):
+        ...         return self.side**2
+        >>> cachax.preset(Square(), area=9).area
+        9
     """
     keys = [_property(obj, name) for name in values]
+    for key, value in zip(keys, values.values(), strict=True):
+        _check_shapes(obj, key, value)
     new = _copied(obj)
     for key, value in zip(keys, values.values(), strict=True):
         key.note_supplied()
@@ -93,9 +208,51 @@ def preset(obj: T, /, **values: Any) -> T:
     return new
 
 
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+
+def _check_object(function: str, obj: object) -> None:
+    if isinstance(obj, type):
+        raise given_a_class(function, obj)
+    if isinstance(obj, _FUNCTIONS) or is_jitted(obj):
+        raise given_a_function(function)
+
+
+def _check_shapes(obj: object, key: Key, given: Any) -> None:
+    """Compare a value with what the body returns, where JAX can trace it."""
+    inputs = inputs_of(obj)
+    if inputs is None or not isinstance(key, Computed):
+        return
+    arrays = [x for x in inputs.arrays if isinstance(x, jax.Array)]
+    body: Any = key.body
+    wanted: Any = None
+
+    def trace(traced: list[Any]) -> None:
+        nonlocal wanted
+        remaining = iter(traced)
+        mixed = [
+            next(remaining) if isinstance(x, jax.Array) else x for x in inputs.arrays
+        ]
+        value = body(Copy(obj, mixed).obj)
+        paths, structure = jax.tree_util.tree_flatten_with_path(value)
+        wanted = structure, [(path, np.shape(x)) for path, x in paths]
+
+    try:
+        jax.eval_shape(trace, arrays)
+        leaves, structure = jax.tree.flatten(given)
+    except Exception:  # it needs concrete values, or an object that can't be copied
+        return
+    if structure != wanted[0]:  # a different kind of value: the user's choice
+        return
+    for (path, shape), leaf in zip(wanted[1], leaves, strict=True):
+        if hasattr(leaf, "shape") and leaf.shape != shape:
+            where = f"{key.of(obj)}{jax.tree_util.keystr(path)}"
+            raise PresetError(where, shape, leaf.shape)
+
+
 def _copied(obj: T) -> T:
-    """With a copy of its smallest array, so that it has one of its own when those of
-    the original are donated."""
+    """With a copy of its smallest array, so that it has one when the arrays of the
+    original are donated."""
     inputs = inputs_of(obj)
     arrays = [] if inputs is None else [*inputs.arrays]
     concrete = [i for i, x in enumerate(arrays) if isinstance(x, jax.Array)]

@@ -36,29 +36,45 @@ def vmap(
     *, in_axes: Any = 0, out_axes: Any = 0, **options: Any
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def vmap(fun: Any = None, in_axes: Any = 0, out_axes: Any = 0, **options: Any) -> Any:
-    """`jax.vmap`, with values that are kept for the examples of a batch.
+    """Like `jax.vmap`, but cached properties of the examples of a batch are computed
+    once.
 
-    The batch is an object with stacked leaves. What the function asks of one example is
-    computed for all of them at once, and kept on the batch for the next call. Options
-    are those of `jax.vmap`.
+    A batch is an object with stacked leaves. A property that the function reads of one
+    example is computed for all examples at once, and cached for the arrays of the
+    batch.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Line:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_property
-    ...     def mean(self):
-    ...         jax.debug.print("computing")
-    ...         return jnp.mean(self.x)
-    >>> lines = Line(jnp.array([[1.0, 3.0], [5.0, 9.0]]))
-    >>> cachax.vmap(lambda line: line.x - line.mean)(lines)
-    computing
-    Array([[-1.,  1.],
-           [-2.,  2.]], dtype=float32)
-    >>> cachax.vmap(lambda line: 2 * line.mean)(lines)
-    Array([ 4., 14.], dtype=float32)
+    Args:
+        fun: The function. Without it, `vmap` returns a decorator.
+        in_axes: The axis to map over, for each argument, as in `jax.vmap`.
+        out_axes: The axis of the examples in the results, as in `jax.vmap`.
+        **options: Other options of `jax.vmap`: `axis_name`, `axis_size`,
+            `spmd_axis_name`.
+
+    Returns:
+        The mapped function.
+
+    Raises:
+        ValueError: In a call: what `jax.vmap` raises, for instance if the sizes of the
+            mapped axes differ.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Line:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         jax.debug.print("computing")
+        ...         return jnp.mean(self.x)
+        >>> lines = Line(jnp.array([[1.0, 3.0], [5.0, 9.0]]))
+        >>> cachax.vmap(lambda line: line.x - line.mean)(lines)
+        computing
+        Array([[-1.,  1.],
+               [-2.,  2.]], dtype=float32)
+        >>> cachax.vmap(lambda line: 2 * line.mean)(lines)
+        Array([ 4., 14.], dtype=float32)
     """
     if fun is None:
         return functools.partial(vmap, in_axes=in_axes, out_axes=out_axes, **options)
@@ -94,7 +110,7 @@ class _Batch:
     def map(
         self, fun: Callable[[Any], Any], out_axes: Any, options: dict[str, Any]
     ) -> Any:
-        """`fun` of every example, with values lent to the objects in it."""
+        """`fun` of every example, with values provided for the objects in it."""
 
         def of_one(number: Any, leaves: list[Any]) -> Any:
             one = self.structure.unflatten(leaves)
@@ -228,7 +244,7 @@ class _Form:
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True, eq=False)
 class _Stacked:
-    """The values of all examples: arrays with one more axis in front (but for those
+    """The values of all examples: arrays with one more axis in front (except those
     that are the same for all), and one form."""
 
     arrays: tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""What a recording hears of calls: passed in, brought out, traced, compiled."""
+"""The events of calls: values passed in and out, functions traced and compiled."""
 
 import time
 from collections import defaultdict
@@ -9,6 +9,7 @@ import jax
 
 from .._core.levels import traces_in
 from .._core.watch import Wrap
+from .._errors import plain_name
 from .._jit.call import Function
 from .._jit.demand import Demand
 from .._jit.results import Result
@@ -19,7 +20,7 @@ from .one_process import warn_if_in_one_process
 
 
 class Calls:
-    """Wraps what a call of a `cachax.jit` function goes through."""
+    """Wraps the methods that a call of a `cachax.jit` function goes through."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -71,6 +72,8 @@ class Calls:
                 call.carried = [
                     (key, objects[slot]) for slot, key in asks if isinstance(slot, int)
                 ]
+                if is_inside:
+                    call.carried += _read_inside(entry, objects)
             original(function, entry, tree, asks, is_inside)
 
         return took
@@ -106,7 +109,7 @@ class Calls:
         def call(function: Function, plain: Any, args: Any, kwargs: Any) -> Any:
             warn_if_in_one_process(f"{function.qualname} is called", args, kwargs)
             call = Call(where_now(), function.name, was_known=function.was_called)
-            call.qualname = function.qualname
+            call.qualname = plain_name(function.qualname)
             self._doing.calls.append(call)
             start = self._clock.enter()
             try:
@@ -135,12 +138,13 @@ class Calls:
             if inside_a_trace:
                 continue
             value = key.peek(owner, ())
-            what, why = What.CARRIED, f"into {name}"
+            shown = plain_name(name)
+            what, why = What.CARRIED, f"into {shown}"
             if call.was_inside:
-                what, why = What.BROUGHT, f"a new object: computed inside {name}"
+                what, why = What.INSIDE, f"a new object: computed inside {shown}"
             elif not any(hasattr(x, "shape") for x in jax.tree.leaves(value)):
-                why = f"static result: a constant of {name}"
-            at = self._journal.asked_at.get(key) or where
+                why = f"static result: a constant of {shown}"
+            at = self._journal.read_at.get(key) or where
             self._add(
                 what,
                 key.of(owner),
@@ -160,15 +164,17 @@ class Calls:
         call: Call,
         where: Where | None,
     ) -> None:
-        signature = Signature(args, kwargs)
+        signature = Signature(function.fun(), args, kwargs)
         before = self._signatures[id(function)]
         if call.traces or call.compilations:
             why = why_traced(signature, before)
-            if not before and call.was_known:
-                why = "the first call in this recording, and not like those before it"
+            if call.was_inside:
+                why = "to compute values of new objects inside"
+            elif not before and call.was_known:
+                why = "the first call in this recording, different from those before"
             for number in range(call.traces):
-                found_out = number < call.traces - 1
-                said = "to find out what it asks for" if found_out else why
+                is_first = number < call.traces - 1
+                said = "to determine which values it uses" if is_first else why
                 self._add(What.TRACED, function.qualname, where=where, why=said)
             for start, seconds in call.compilations:
                 times = {"start": start, "seconds": seconds, "wall_seconds": seconds}
@@ -205,3 +211,12 @@ class Calls:
             wall_seconds=seconds,
             why=what_for,
         )
+
+
+def _read_inside(entry: Any, objects: list[Any]) -> list[tuple[Any, Any]]:
+    """The values that a program computes for those it uses: keys, and objects."""
+    pairs = {
+        (key, need.ask[0]): None for need in entry.needs for key, _ in need.inner or ()
+    }
+    used = {(need.key, need.ask[0]) for need in entry.needs}
+    return [(key, objects[slot]) for key, slot in pairs if (key, slot) not in used]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from .._errors import plain_name
 from .events import Event, What
 from .text import seconds
 
@@ -46,7 +47,8 @@ def _axis(total: float, height: int) -> str:
 
 def _mark(event: Event, x: float, top: int, scale: float) -> str:
     kind = event.what.value.replace(" ", "-")
-    about = f"{event.name}: {event.what.value}"
+    shown = plain_name(event.name)
+    about = f"{shown}: {event.what.value}"
     about += f" in {seconds(event.seconds)}" if event.seconds else ""
     about += f" at {event.where}" if event.where else ""
     about += f"; {event.why}" if event.why else ""
@@ -63,7 +65,7 @@ def _mark(event: Event, x: float, top: int, scale: float) -> str:
     letters = int(width // 7)
     if letters < 4:
         return bar
-    name = event.name if len(event.name) <= letters else f"{event.name[: letters - 1]}…"
+    name = shown if len(shown) <= letters else f"{shown[: letters - 1]}…"
     return f'{bar}<text class="on" x="{x + 4:.1f}" y="{top + 13}">{escape(name)}</text>'
 
 
@@ -101,7 +103,7 @@ def dependency_graph(cls: str, uses: dict[str, list[str]]) -> str:
 
 
 def _direct(name: str, uses: dict[str, list[str]]) -> list[str]:
-    """Without the fields that come in by another property already."""
+    """Without the fields that a property it reads uses already."""
     through = {
         f for source in uses[name] for f in uses.get(source, []) if f not in uses
     }

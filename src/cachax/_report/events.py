@@ -1,4 +1,4 @@
-"""What happened: to which value, when, for how long, and at which line."""
+"""Events of a recording: what happened to which value, when, and at which line."""
 
 import enum
 import threading
@@ -18,11 +18,13 @@ class What(enum.Enum):
     COMPUTED = "computed"
     HIT = "hit"
     KNOWN = "known"
-    """From another object, made of the same arrays."""
+    """Found for the same arrays, which a different object has."""
     CARRIED = "carried in"
     BROUGHT = "brought out"
+    INSIDE = "computed inside"
+    """Computed by the program of a `cachax.jit` function, for an object that is new."""
     INLINE = "inline"
-    """Computed inside a trace, by the program that is traced, at each of its runs."""
+    """Traced into a program, which computes it at each of its runs."""
     DROPPED = "dropped"
     CALLED = "called"
     TRACED = "traced"
@@ -31,31 +33,38 @@ class What(enum.Enum):
 
 @dataclass(frozen=True)
 class Event:
+    """One thing that happened to a value, or to a function."""
+
     what: What
+    """What happened."""
     name: str
     """`Class.property`, or the name of a function."""
     where: Where | None
+    """The line of your code."""
     start: float
     """Seconds since the recording began."""
     seconds: float = 0.0
-    """Without compiling, but for what was compiled."""
+    """Without compilation; of a compilation, its own time."""
     own_seconds: float = 0.0
-    """Without what was computed meanwhile for other values."""
+    """Without the time of other values that its body read."""
     wall_seconds: float = 0.0
-    """With compiling and all."""
+    """Including compilation."""
     bytes: int = 0
+    """The size of the value."""
     why: str = ""
+    """The reason, where there is one."""
     thread: str = field(default_factory=lambda: threading.current_thread().name)
+    """The name of the thread."""
     object: int = 0
-    """Which one of its class: 1, 2, 3, ... in the order they were met; 0 for none."""
+    """The number of the object among those of its class, or 0."""
     via: Where | None = None
-    """The call of a `cachax.jit` function that it happened in, if it did."""
+    """The line that called the `cachax.jit` function in which it happened."""
     digest: str = ""
-    """Of the numbers in the value."""
+    """A hash of the value and of the arrays it was computed from."""
     depth: int = 0
-    """How many other events it happened within."""
+    """The number of events around it."""
     is_first_use: bool = False
-    """Whether the value was got for this very call, and carried into it: no reuse."""
+    """Whether the value was computed for this very call, so that it is not reused."""
 
 
 def bytes_of(value: Any) -> int:
@@ -92,7 +101,7 @@ class Clock(threading.local):
         return len(self._parts)
 
     def leave(self, start: float) -> dict[str, Any]:
-        """What an event is told about its time."""
+        """The times of an event."""
         seconds = time.perf_counter() - start
         parts, compiling = self._parts.pop(), self._compiling.pop()
         if self._parts:

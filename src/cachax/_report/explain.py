@@ -1,12 +1,12 @@
-"""What happens to the cached values of one call, and why."""
+"""Explain what one call does with cached values."""
 
 import contextlib
 import functools
-import inspect
 import shutil
 import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,53 +14,68 @@ import jax
 from .._compat import is_jitted
 from .._core.memo import Key, keys_of, may_have_values, memo_of
 from .._core.slots import is_pytree
+from .._errors import plain_name
+from .._jit.call import name_of
+from .._jit.notes import parameter
 from .._jit.vmap import BatchKey
 from .causes import MADE_INSIDE, RETURNED
-from .events import Event, What, Where
+from .events import Event, What
+from .intermediates import why_jit_pays
 from .journal import Journal
-from .memory import why_jit_pays
+from .property import Property
 from .reads import wait_for
 from .record import recording
 from .report import Report
 from .text import seconds, size, wrapped
 
 _MISSING: Any = object()
-_ASKED = (What.INLINE, What.COMPUTED, What.KNOWN, What.HIT)
-"""What happens where a value is asked for."""
+_READ = (What.INLINE, What.COMPUTED, What.KNOWN, What.HIT)
+"""Events at the line that reads a value."""
 
 
-@dataclass(frozen=True)
-class Property:
-    """What became of one property of one argument."""
-
-    argument: str
-    name: str
-    became: str
-    """For instance "computed now, carried in"."""
-    why: str
-    where: Where | None
-    """Where it was asked for."""
-    seconds: float
-    bytes: int
-
-
-@dataclass
+@dataclass(repr=False)
 class Explanation:
-    """What `explain` gives."""
+    """What one call did with cached values: the result of `explain`.
+
+    `print` shows it as text, a notebook as a table.
+
+    Example:
+        >>> import equinox as eqx, jax, jax.numpy as jnp, cachax
+        >>> class Line(eqx.Module):
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         return self.x.mean()
+        >>> mean_of = cachax.jit(lambda line: line.mean)
+        >>> explanation = cachax.explain(mean_of, Line(jnp.ones(3)))
+        >>> explanation.result
+        Array(1., dtype=float32)
+        >>> [(each.name, each.status) for each in explanation.properties]
+        [('Line.mean', 'computed now, carried in')]
+    """
 
     function: str
+    """The name of the function."""
     result: Any
+    """What the function returned."""
     properties: list[Property]
+    """The cached properties of the arguments."""
     returned: list[Event]
-    """What came out with the objects in the result."""
+    """The values that objects in the result have."""
     made_inside: list[Event]
-    """What was computed for objects that the function made while it was traced."""
+    """The values of objects that the function made while JAX traced it."""
     programs: list[Event]
-    """What was traced and compiled, and what caused it."""
+    """What JAX traced and compiled, and why."""
     report: Report
+    """All events of the call."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The explanation as lists, dictionaries, strings and numbers.
+
+        Returns:
+            A dictionary that `json.dumps` takes.
+        """
         return {
             "function": self.function,
             "properties": [asdict(each) for each in self.properties],
@@ -71,12 +86,22 @@ class Explanation:
             "programs": [asdict(e) | {"what": e.what.value} for e in self.programs],
         }
 
-    def save(self, path: Any) -> None:
-        """As one page; see `Report.save`."""
+    def save(self, path: str | Path) -> None:
+        """Write an HTML page, as `Report.save` does.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            OSError: The file can't be written.
+        """
         self.report.save(path)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         from .page import explanation_of
@@ -85,35 +110,51 @@ class Explanation:
 
 
 def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-    """Call `fun`, and tell what became of the cached values of its arguments, and why.
+    """Call a function, and explain what it does with the cached values of its
+    arguments.
 
-    It may be a `cachax.jit` function, a `jax.jit` function or a plain one. It is called
-    once, and what it returned is in `.result`. (A `jax.jit` function that was called
-    before is traced once more, without being run.)
+    A `jax.jit` function that was called before is traced again, without being run.
 
-    >>> import dataclasses, jax, jax.numpy as jnp, cachax
-    >>> @jax.tree_util.register_dataclass
-    ... @dataclasses.dataclass(frozen=True)
-    ... class Line:
-    ...     x: jax.Array
-    ...
-    ...     @cachax.cached_property
-    ...     def mean(self):
-    ...         return jnp.mean(self.x)
-    >>> line = Line(jnp.array([1.0, 3.0]))
-    >>> told = cachax.explain(jax.jit(lambda line: line.x - line.mean), line)
-    >>> told.properties[0].became, told.properties[0].why
-    ('left inline', 'plain jax.jit of <lambda> does not carry: use cachax.jit')
-    >>> told = cachax.explain(cachax.jit(lambda line: line.x - line.mean), line)
-    >>> told.properties[0].became
-    'computed now, carried in'
+    Args:
+        fun: A `cachax.jit` function, a `jax.jit` function or a plain one.
+        *args: Its arguments. It is called once.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        An `Explanation`. `print` shows it; `result` has what the function returned.
+
+    Raises:
+        Exception: Whatever `fun` raises.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, cachax
+        >>> @jax.tree_util.register_dataclass
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Line:
+        ...     x: jax.Array
+        ...
+        ...     @cachax.cached_property
+        ...     def mean(self):
+        ...         return jnp.mean(self.x)
+        >>> line = Line(jnp.array([1.0, 3.0]))
+        >>> def mean_of(line):
+        ...     return line.mean
+        >>> (mean,) = cachax.explain(jax.jit(mean_of), line).properties
+        >>> mean.status
+        'computed inside the program'
+        >>> mean.why
+        '`jax.jit` of mean_of drops cached values: use `cachax.jit`'
+        >>> (mean,) = cachax.explain(cachax.jit(mean_of), line).properties
+        >>> mean.status
+        'computed now, carried in'
     """
     if isinstance(fun, types.MethodType):
         args, fun = (fun.__self__, *args), fun.__func__
     tree = (args, kwargs)
     objects = dict(enumerate(_named_objects(fun, tree)))
     there = {number: _kept(obj) for number, (_, obj) in objects.items()}
-    with recording() as journal:
+    name = plain_name(name_of(fun))
+    with recording(name) as journal:
         result = wait_for(fun(*args, **kwargs))
         if is_jitted(fun) and journal.report.count("inline") == 0:
             _trace_again(fun, args, kwargs)
@@ -128,32 +169,31 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     returned = [
         e for e in report.events if e.what is What.BROUGHT and e.object not in numbers
     ]
-    inside = [e for e in report.events if _is_of_another(e) and e not in returned]
+    inside = [e for e in report.events if _is_of_other_object(e) and e not in returned]
     programs = [e for e in report.events if e.what in (What.TRACED, What.COMPILED)]
-    name = getattr(fun, "__qualname__", None) or repr(fun)
     return Explanation(name, result, properties, returned, inside, programs, report)
 
 
 def _trace_again(fun: Any, args: Any, kwargs: Any) -> None:
-    """A `jax.jit` function that has been traced before tells nothing when called."""
+    """A `jax.jit` function that was traced before reads no properties when called."""
     inner = fun.__wrapped__
 
     @functools.wraps(inner)
-    def anew(*args: Any, **kwargs: Any) -> Any:
+    def again(*args: Any, **kwargs: Any) -> Any:
         return inner(*args, **kwargs)
 
     with contextlib.suppress(Exception):  # it may have static arguments
-        jax.eval_shape(jax.jit(anew), *args, **kwargs)
+        jax.eval_shape(jax.jit(again), *args, **kwargs)
 
 
 def _kept(obj: Any) -> set[str]:
-    """The names of the properties that are there already."""
+    """The names of the properties that are cached."""
     memo = memo_of(obj)
     return {n for n, key in _keys(obj).items() if key.peek(obj, memo) is not memo}
 
 
 def _keys(obj: Any) -> dict[str, Key]:
-    """Of its class, and for a batch those of its examples."""
+    """The keys of its class, and for a batch those of its examples."""
     of_each = (key for key in memo_of(obj).values if isinstance(key, BatchKey))
     return keys_of(type(obj)) | {key.of(obj): key for key in of_each}
 
@@ -174,45 +214,48 @@ def _property(
         if event.name == key.of(obj)
         and (event.object == number or (event.object == 0 and alike == 1))
         and event.what is not What.DROPPED
-        and not _is_of_another(event)
+        and not _is_of_other_object(event)
     ]
     kinds = {event.what for event in mine}
     is_known = What.KNOWN in kinds
-    became = ["already there"] if was_there and not is_known else []
-    became += ["computed now"] if What.COMPUTED in kinds else []
-    became += ["known from another object"] if What.KNOWN in kinds else []
-    became += ["carried in"] if What.CARRIED in kinds else []
-    became += ["brought out"] if What.BROUGHT in kinds else []
-    became += ["left inline"] if What.INLINE in kinds else []
+    status = ["already cached"] if was_there and not is_known else []
+    status += ["computed now"] if What.COMPUTED in kinds else []
+    status += ["found for the same arrays"] if What.KNOWN in kinds else []
+    status += ["carried in"] if What.CARRIED in kinds else []
+    status += ["brought out"] if What.BROUGHT in kinds else []
+    is_inside = {What.INLINE, What.INSIDE} & kinds
+    status += ["computed inside the program"] if is_inside else []
     if not mine:
-        became += ["not asked for"]
+        status += ["not used"]
     whys = [e.why for e in mine if e.why and not e.why.startswith("into ")]
-    asked = [e.where for e in mine if e.what in _ASKED]
+    read = [e.where for e in mine if e.what in _READ]
     if mine:
-        asked.append(journal.asked_at.get(key))
+        read.append(journal.read_at.get(key))
     host = (
-        "host-only body" if What.COMPUTED in kinds and _is_host_only(key, obj) else ""
+        "its body needs concrete values"
+        if What.COMPUTED in kinds and _is_host_only(key, obj)
+        else ""
     )
     memory = why_jit_pays(key, obj) if What.COMPUTED in kinds and not host else ""
     return Property(
         argument,
         key.of(obj),
-        ", ".join(became),
+        ", ".join(status),
         "; ".join(dict.fromkeys(filter(None, [*whys, host, memory]))),
-        asked[0] if asked else None,
+        read[0] if read else None,
         sum(e.seconds for e in mine if e.what is What.COMPUTED),
         max((e.bytes for e in mine), default=0),
     )
 
 
-def _is_of_another(event: Event) -> bool:
+def _is_of_other_object(event: Event) -> bool:
     is_returned = event.what is What.BROUGHT and event.why.endswith(RETURNED)
     is_made = event.what is What.INLINE and event.why.startswith(MADE_INSIDE)
     return is_made or is_returned
 
 
 def _is_host_only(key: Any, obj: Any) -> bool:
-    """Whether the body needs real numbers: whether a trace of it fails for that."""
+    """Whether the body needs concrete values, so that a trace of it fails."""
     try:
         jax.eval_shape(lambda copy: jax.tree.leaves(key.body(copy)) and None, obj)
     except (
@@ -221,7 +264,7 @@ def _is_host_only(key: Any, obj: Any) -> bool:
         jax.errors.TracerIntegerConversionError,
     ):
         return True
-    except Exception:  # something else is the matter
+    except Exception:  # for a different reason
         return False
     return False
 
@@ -256,50 +299,46 @@ def _inner_objects(obj: Any) -> list[tuple[str, Any]]:
 
 def _argument(fun: Any, path: str) -> str:
     """`gp`, `meshes[2]`: the path of an argument, by the name of its parameter."""
-    try:
-        names = [*inspect.signature(fun).parameters]
-    except (TypeError, ValueError):
-        names = []
     if path.startswith("[0]["):
         number, _, rest = path.removeprefix("[0][").partition("]")
-        name = names[int(number)] if int(number) < len(names) else f"argument {number}"
-        path = name + rest
+        path = parameter(fun, int(number)) + rest
     elif path.startswith("[1]['"):
         name, _, rest = path.removeprefix("[1]['").partition("']")
         path = name + rest
     return path
 
 
-def _lines(told: Explanation) -> list[str]:
+def _lines(explanation: Explanation) -> list[str]:
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
-    lines = [told.function]
-    for argument in dict.fromkeys(p.argument for p in told.properties):
+    lines = [explanation.function]
+    for argument in dict.fromkeys(p.argument for p in explanation.properties):
         lines.append(f"  {argument}")
-        for each in told.properties:
+        for each in explanation.properties:
             if each.argument == argument:
                 lines += _property_lines(each, width)
-    if told.returned:
+    if explanation.returned:
         lines.append("  result")
-        for event in told.returned:
+        for event in explanation.returned:
             lines += wrapped(f"{event.name}: brought out; {event.why}", width, "    ")
-    if told.made_inside:
+    if explanation.made_inside:
         lines.append("  objects made inside the trace")
-        for event in told.made_inside:
-            said = f"{event.name}: left inline, asked for at {event.where}"
+        for event in explanation.made_inside:
+            said = f"{event.name}: computed inside the program, read at {event.where}"
             lines += wrapped(said, width, "    ")
-    if told.programs:
+            lines += wrapped(f"-> {event.why}", width, "      ")
+    if explanation.programs:
         lines.append("  programs")
-        for said in program_words(told.programs):
+        for said in program_words(explanation.programs):
             lines += wrapped(said, width, "    ")
     return lines
 
 
 def program_words(programs: list[Event]) -> list[str]:
-    """Each trace and compilation; the operations that a value takes together."""
+    """A line for each trace and compilation, and one for the operations of a value."""
     groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in programs:
         is_part = event.why.startswith("to compute ")
-        name = "" if is_part else event.name
+        name = "" if is_part else plain_name(event.name)
         groups.setdefault((event.what, name, event.why), []).append(event)
     said = []
     for (what, name, why), events in groups.items():
@@ -314,9 +353,9 @@ def program_words(programs: list[Event]) -> list[str]:
 
 
 def _property_lines(each: Property, width: int) -> list[str]:
-    about = [each.became]
+    about = [each.status]
     about += [seconds(each.seconds)] if each.seconds else []
     about += [size(each.bytes)] if each.bytes else []
-    about += [f"asked for at {each.where}"] if each.where else []
+    about += [f"read at {each.where}"] if each.where else []
     lines = wrapped(f"{each.name}: {', '.join(about)}", width, "    ")
     return lines + (wrapped(f"-> {each.why}", width, "      ") if each.why else [])

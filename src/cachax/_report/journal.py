@@ -1,4 +1,4 @@
-"""The journal of a recording: what goes on in each thread, and what has happened."""
+"""The journal of a recording: what each thread is doing, and the events so far."""
 
 import threading
 import time
@@ -12,6 +12,7 @@ import jax
 from .._compat import Tracer
 from .._core.computed import Computed
 from .._core.memo import Key, keys_of
+from .._errors import plain_name
 from .events import Clock, Event, What, Where, where_now
 from .report import Report
 from .samples import sample_of
@@ -19,18 +20,18 @@ from .samples import sample_of
 
 @dataclass
 class Call:
-    """A call of a `cachax.jit` function that is under way."""
+    """A running call of a `cachax.jit` function."""
 
     where: Where | None = None
     name: str = ""
-    """As its programs are called."""
+    """The name of its programs."""
     carried: list[tuple[Key, Any]] = field(default_factory=list)
-    """What it took: keys, and their objects."""
+    """The values it took: keys, and their objects."""
     was_inside: bool = False
     was_known: bool = False
     """Whether the function has been called before."""
     got: set[tuple[int, Key]] = field(default_factory=set)
-    """What was computed or taken over for it: the ids of objects, and keys."""
+    """The values that were computed or found for it: ids of objects, and keys."""
     qualname: str = ""
     traces: int = 0
     compilations: list[tuple[float, float]] = field(default_factory=list)
@@ -42,23 +43,24 @@ class _Doing(threading.local):
         self.names: list[str] = []
         """Of the values being computed, innermost last."""
         self.keys: list[Key] = []
-        self.asked_a_provider: list[bool] = []
+        self.had_provider: list[bool] = []
+        """Whether a value from outside the trace was tried first, innermost last."""
         self.gathers = 0
         self.for_new_objects = False
-        """Whether the program that is traced computes inside."""
+        """Whether the program that is traced computes the values itself."""
         self.was_known = False
-        """Whether the value that was to be computed was known."""
+        """Whether the value about to be computed was found after all."""
 
 
 class Journal:
-    """Events as they come in, with the time they took and their objects numbered."""
+    """Events in the order they arrive, with their times and numbered objects."""
 
-    def __init__(self) -> None:
-        self.report = Report()
+    def __init__(self, title: str = "") -> None:
+        self.report = Report(title=title)
         self.clock = Clock()
         self.doing = _Doing()
-        self.asked_at: dict[Key, Where | None] = {}
-        """Where a traced object was asked for a value."""
+        self.read_at: dict[Key, Where | None] = {}
+        """Where a value of a traced object was read."""
         self._began = time.perf_counter()
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._met: dict[str, int] = defaultdict(int)
@@ -85,12 +87,12 @@ class Journal:
         self.report.events.append(event)
 
     def note_edge(self, name: str) -> None:
-        """That the value being computed makes use of this one."""
+        """The value being computed uses this one."""
         if self.doing.names:
             self.report.edges.add((name, self.doing.names[-1]))
 
     def note_got(self, key: Key, obj: Any) -> None:
-        """That a value has come to be there, for the calls that are under way."""
+        """A value was computed or found during the calls that are running."""
         for call in self.doing.calls:
             call.got.add((id(obj), key))
 
@@ -100,7 +102,7 @@ class Journal:
             found = self._numbers.get(id(obj))
             if found is not None and found[0]() is obj:
                 return found[1]
-            cls = type(obj).__qualname__
+            cls = plain_name(type(obj))
             if cls not in self.report.samples:
                 bodies = {
                     n: k.body

@@ -1,53 +1,41 @@
-"""How much memory the intermediate results of a body take."""
+"""The memory that the cache holds, by class and property."""
 
-from typing import Any
+from dataclasses import dataclass
 
-import jax
-
-from .._core.inputs import inputs_of
-from .._core.levels import traces_in
-from .text import size
-
-_MUCH = 2**24
-"""Bytes from which it is worth saying."""
+from .text import columns, size
 
 
-def why_jit_pays(key: Any, obj: Any) -> str:
-    """That the body should be jitted, if its intermediate results are large."""
-    if traces_in(obj) or inputs_of(obj) is None:
-        return ""
-    try:
-        jaxpr = jax.make_jaxpr(lambda copy: jax.tree.leaves(key.body(copy)))(obj).jaxpr
-    except Exception:  # a body that can't be traced can't be jitted
-        return ""
-    held = intermediate_bytes(jaxpr)
-    if held < _MUCH:
-        return ""
-    return (
-        f"operation by operation the body needs {size(held)} for intermediate results: "
-        "with `@jax.jit` under `@cachax.cached_property` it needs less"
-    )
+@dataclass(frozen=True)
+class Held:
+    """The cached values of one property, method or function."""
+
+    name: str
+    """`Class.property`, for the class that defines it, or the name of a function."""
+    values: int
+    """How many there are."""
+    bytes: int
+    """The size of their arrays, without arrays of the objects."""
 
 
-def intermediate_bytes(jaxpr: Any) -> int:
-    """The most that is there at a time, if each operation is run on its own: without
-    the inputs and the results."""
-    last = {v: i for i, eqn in enumerate(jaxpr.eqns) for v in _variables(eqn.invars)}
-    kept = {*_variables(jaxpr.outvars)}
-    there: dict[Any, int] = {}
-    most = 0
-    for i, eqn in enumerate(jaxpr.eqns):
-        made = [v for v in _variables(eqn.outvars) if v not in kept]
-        there |= {v: _bytes_of(v.aval) for v in made}
-        most = max(most, sum(there.values()))
-        there = {v: n for v, n in there.items() if last.get(v, -1) > i}
-    return most
+@dataclass(frozen=True, repr=False)
+class Memory:
+    """The values that are in the cache. `print` shows a table."""
 
+    held: tuple[Held, ...]
+    """By property, the largest first."""
 
-def _variables(atoms: Any) -> list[Any]:
-    return [v for v in atoms if not hasattr(v, "val")]  # no literals
+    @property
+    def bytes(self) -> int:
+        """The size of all arrays that are in the cache."""
+        return sum(each.bytes for each in self.held)
 
+    def __str__(self) -> str:
+        if not self.held:
+            return "The cache is empty."
+        rows = [[h.name, f"{h.values:,}", size(h.bytes)] for h in self.held]
+        count = sum(h.values for h in self.held)
+        rows.append(["total", f"{count:,}", size(self.bytes)])
+        return "\n".join(columns(["in the cache now", "values", "size"], rows)).rstrip()
 
-def _bytes_of(aval: Any) -> int:
-    itemsize = getattr(getattr(aval, "dtype", None), "itemsize", 0)
-    return int(getattr(aval, "size", 0) * itemsize)
+    def __repr__(self) -> str:
+        return str(self)

@@ -1,10 +1,12 @@
-"""Reports as HTML: one page that needs nothing else, and what a notebook shows."""
+"""Reports as HTML: a page in one file, and what a notebook shows."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from .._errors import plain_name
 from .drawings import dependency_graph, timeline
 from .text import count, function_table, headline, seconds, size, value_table
 
@@ -15,43 +17,57 @@ _STYLE = ("<style>", "</style>")
 def page_of(report: Any) -> str:
     """The whole page."""
     text = _TEMPLATE.read_text(encoding="utf-8")
-    return text.replace("<!-- headline -->", escape(headline(report))).replace(
-        "<!-- body -->", _body(report)
-    )
+    title = escape(report.title or "Report on cached values")
+    parts = {
+        "title": title,
+        "headline": escape(headline(report)),
+        "body": _body(report),
+    }
+    return re.sub(r"<!-- (\w+) -->", lambda mark: parts[mark[1]], text)
 
 
 def notebook_of(report: Any) -> str:
-    """A report in a notebook: folded, but for the headline."""
+    """A report in a notebook: the headline, and the rest folded."""
+    said = f"{report.title}: {headline(report)}" if report.title else headline(report)
     return (
-        f'<div class="cachax">{_style()}<details><summary>{escape(headline(report))}'
+        f'<div class="cachax">{_style()}<details><summary>{escape(said)}'
         f"</summary>{_body(report)}</details></div>"
     )
 
 
-def explanation_of(told: Any) -> str:
+def comparison_of(comparison: Any) -> str:
+    """A comparison in a notebook."""
+    heads, rows = comparison.table()
+    table = _table(heads, rows, numbers=len(heads) - 1)
+    return f'<div class="cachax">{_style()}{table}</div>'
+
+
+def explanation_of(explanation: Any) -> str:
     """An explanation in a notebook."""
     rows = [
         [
             p.argument,
             p.name,
-            p.became,
+            p.status,
             p.why,
             _where(p.where),
             seconds(p.seconds),
             size(p.bytes),
         ]
-        for p in told.properties
+        for p in explanation.properties
     ]
-    heads = ["argument", "property", "became", "why", "asked for at", "time", "size"]
+    heads = ["argument", "property", "status", "why", "read at", "time", "size"]
     programs = [
-        [e.name, e.what.value, e.why, seconds(e.seconds)] for e in told.programs
+        [plain_name(e.name), e.what.value, e.why, seconds(e.seconds)]
+        for e in explanation.programs
     ]
     inner = _table(heads, rows, numbers=2)
     if programs:
         inner += _table(["program", "what", "why", "time"], programs, numbers=1)
+    title = escape(explanation.function)
     return (
-        f'<div class="cachax">{_style()}<details open><summary>{escape(told.function)}'
-        f"</summary>{inner}</details></div>"
+        f'<div class="cachax">{_style()}<details open><summary>{title}</summary>'
+        f"{inner}</details></div>"
     )
 
 
@@ -70,6 +86,9 @@ def _body(report: Any) -> str:
         if rows:
             table = _table(heads, rows, numbers=len(heads) - 1)
             parts.append(_section(title, table))
+    reasons = [[name, why] for name, why in report.reasons().items()]
+    if reasons:
+        parts.append(_section("Inline", _table(["value", "why"], reasons)))
     parts.append(_section("Timeline", _legend() + _scrolling(timeline(report.events))))
     for cls, uses in report.dependencies().items():
         if any(uses.values()):
@@ -79,7 +98,13 @@ def _body(report: Any) -> str:
                     _scrolling(dependency_graph(cls, uses)),
                 )
             )
-    parts.append(_section("Everything that happened", _events(report), folded=True))
+    if report.memory is not None and report.memory.held:
+        rows = [[h.name, count(h.values), size(h.bytes)] for h in report.memory.held]
+        table = _table(["value", "values", "size"], rows, numbers=2)
+        total = size(report.memory.bytes)
+        title = f"In the cache at the end: {total}"
+        parts.append(_section(title, table))
+    parts.append(_section("All events", _events(report), folded=True))
     return "".join(parts)
 
 
@@ -91,13 +116,18 @@ def _section(title: str, inner: str, folded: bool = False) -> str:
 
 def _fixes(report: Any) -> str:
     if not report.fixes:
-        return "<p>Nothing was computed or compiled needlessly.</p>"
+        return "<p>Nothing. No value was computed twice.</p>"
     return "".join(
         f"<article><p><b>{escape(seconds(fix.seconds))}</b> "
-        f"<code>{escape(_where(fix.where))}</code> {escape(fix.what)}</p>"
-        f"<p>{escape(fix.instead)}</p></article>"
+        f"<code>{escape(_where(fix.where))}</code> {_prose(fix.what)}</p>"
+        f"<p>{_prose(fix.instead[:1].upper() + fix.instead[1:])}</p></article>"
         for fix in report.fixes
     )
+
+
+def _prose(text: str) -> str:
+    """Text with code in backticks."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def _events(report: Any) -> str:
@@ -107,7 +137,7 @@ def _events(report: Any) -> str:
             [
                 f"{e.start:.4f} s",
                 e.what.value,
-                e.name,
+                plain_name(e.name),
                 count(e.object),
                 _where(e.where),
                 seconds(e.seconds),
@@ -127,6 +157,7 @@ def _legend() -> str:
         "known",
         "carried in",
         "brought out",
+        "computed inside",
         "inline",
         "called",
         "compiled",
@@ -149,12 +180,12 @@ def _where(where: Any) -> str:
 def _table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0
 ) -> str:
-    """The last `numbers` columns are set to the right."""
+    """A table whose last `numbers` columns are aligned to the right."""
     first_number = len(heads) - numbers
 
     def cells(tag: str, row: Sequence[str]) -> str:
         return "".join(
-            f"<{tag}{' class=n' if i >= first_number else ''}>{escape(cell)}</{tag}>"
+            f"<{tag}{' class=n' if i >= first_number else ''}>{_prose(cell)}</{tag}>"
             for i, cell in enumerate(row)
         )
 

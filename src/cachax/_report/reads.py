@@ -1,4 +1,4 @@
-"""What a recording hears of reads: computed, found, taken over, dropped."""
+"""The events of reads: values computed, found, dropped."""
 
 import hashlib
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from .._core.property import cached_property
 from .._core.uses import is_tracing_a_body
 from .._core.watch import Wrap
 from .._jit.vmap import BatchKey
-from .causes import FOR_NEW_OBJECTS, why_inline
+from .causes import why_inline
 from .events import What, bytes_of, where_now
 from .journal import Journal, is_traced
 from .one_process import warn_if_in_one_process
@@ -24,7 +24,7 @@ wait_for: Callable[[Any], Any] = jax.block_until_ready
 
 
 class Reads:
-    """Wraps what a read goes through."""
+    """Wraps the methods that a read goes through."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -55,8 +55,8 @@ class Reads:
 
     def _read(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def read(key: Computed, obj: Any) -> Any:
-            # What is read to be lent is counted when it is carried in.
-            providing = self._doing.gathers or any(self._doing.asked_a_provider[-1:])
+            # A value that is read to be passed in is counted when it is passed in.
+            providing = self._doing.gathers or any(self._doing.had_provider[-1:])
             if not isinstance(key, cached_property) and not providing:
                 self._note_hit(key, obj)
             return original(key, obj)
@@ -74,14 +74,14 @@ class Reads:
 
     def _compute(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compute(key: Computed, obj: Any, memo: Memo) -> Any:
-            asks = memo.provider is not None
-            if asks:
-                self._journal.asked_at[key] = where_now()
-            self._doing.asked_a_provider.append(asks)
+            has_provider = memo.provider is not None
+            if has_provider:
+                self._journal.read_at[key] = where_now()
+            self._doing.had_provider.append(has_provider)
             try:
                 return original(key, obj, memo)
             finally:
-                self._doing.asked_a_provider.pop()
+                self._doing.had_provider.pop()
 
         return compute
 
@@ -92,12 +92,10 @@ class Reads:
             if is_tracing_a_body() and traces_in(obj):
                 return original(key, obj, inputs)
             where = (
-                self._journal.asked_at.get(key) if self._doing.gathers else where_now()
-            )
-            asked = (
-                bool(self._doing.asked_a_provider) and self._doing.asked_a_provider[-1]
+                self._journal.read_at.get(key) if self._doing.gathers else where_now()
             )
             warn_if_in_one_process(f"{key.of(obj)} is computed", obj)
+            was_provided = any(self._doing.had_provider[-1:])
             self._journal.note_edge(key.of(obj))
             self._doing.names.append(key.of(obj))
             self._doing.keys.append(key)
@@ -117,17 +115,19 @@ class Reads:
             about |= {"where": where, "start": start, "bytes": bytes_of(value)}
             if self._doing.was_known:
                 self._journal.note_got(key, obj)
-                about |= {"obj": obj, "why": "the body does the same for it"}
+                about |= {"obj": obj, "why": "its body does the same operations"}
                 self._add(What.KNOWN, key.of(obj), **about)
             elif is_traced(value) or traces_in(obj):
                 calls = self._doing.calls
-                why = why_inline(obj, asked, calls[-1].name if calls else "")
-                if self._doing.for_new_objects:
-                    why = FOR_NEW_OBJECTS
-                self._add(What.INLINE, key.of(obj), why=why, **about)
+                why = why_inline(obj, was_provided, calls[-1].name if calls else "")
+                if not self._doing.for_new_objects:  # each call has an event for those
+                    self._add(What.INLINE, key.of(obj), why=why, **about)
             else:
                 self._journal.note_got(key, obj)
-                about |= {"obj": obj, "digest": _digest(value)}
+                used = (
+                    [] if uses is None else [inputs.arrays[i] for i in uses.positions]
+                )
+                about |= {"obj": obj, "digest": _digest((value, used))}
                 why = self._why_again(key, obj)
                 self._add(What.COMPUTED, key.of(obj), why=why, **about)
             self._doing.was_known = False
@@ -136,14 +136,14 @@ class Reads:
         return evaluate
 
     def _is_one_of_a_batch(self, key: Computed) -> bool:
-        """Whether the value of a batch is being computed, and this is that of one."""
+        """Whether this is the value of one example of a batch that is computed."""
         doing = self._doing.keys
         return (
             bool(doing) and isinstance(doing[-1], BatchKey) and doing[-1].source is key
         )
 
     def _why_again(self, key: Key, obj: Any) -> str:
-        """What has changed since the value was computed for this very object."""
+        """What has changed since the value was computed for this object."""
         fields = {name: id(x) for name, x in _fields(obj).items()}
         slot = (self._journal.number(obj), key)
         before = self._fields.get(slot)
@@ -152,10 +152,10 @@ class Reads:
             return ""
         changed = sorted(n for n in fields if fields[n] != before.get(n))
         if not changed:
-            return "it was not kept, or cleared"
+            return "it was cleared, or can't be cached"
         names = ", ".join(changed)
-        self._add(What.DROPPED, key.of(obj), obj=obj, why=f"{names} was set")
-        return f"a field it depends on may have changed: {names}"
+        self._add(What.DROPPED, key.of(obj), obj=obj, why=f"{names} was assigned")
+        return f"a field was assigned: {names}"
 
     def _found(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def found(key: Computed, obj: Any, record: Any, inputs: Any) -> Any:
@@ -196,11 +196,11 @@ def _fields(obj: Any) -> dict[str, Any]:
 
 
 def _digest(value: Any) -> str:
-    """Of the numbers in a value, to see whether it was computed in vain."""
+    """A hash of the contents of a value, to find values that are computed again."""
     found = hashlib.blake2b(digest_size=8)
     for leaf in jax.tree.leaves(value):
         try:
             found.update(np.asarray(leaf).tobytes())
-        except Exception:  # a PRNG key, a thing that is no array
+        except Exception:  # a PRNG key, or not an array
             found.update(repr(leaf).encode())
     return found.hexdigest()

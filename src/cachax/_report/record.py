@@ -8,6 +8,7 @@ import jax
 
 from .._core.watch import watching
 from .calls import Calls
+from .held import memory
 from .journal import Journal
 from .reads import Reads
 from .report import Report
@@ -17,35 +18,45 @@ _COMPILED = "/jax/core/compile/backend_compile_duration"  # 0.4.36 and later
 
 
 @contextmanager
-def record() -> Iterator[Report]:
-    """Everything that happens to cached values inside this context, in all threads.
+def record(*, title: str = "") -> Iterator[Report]:
+    """Record what happens to cached values inside this context, in all threads.
 
-    Each value is waited for when it is computed, so that its time is its own. When
-    nobody records, nothing is in the way of a call.
+    While it runs, cachax waits for each value, so that its time can be measured. There
+    is no overhead outside of the context.
 
-    >>> import jax.numpy as jnp, cachax
-    >>> class Square:
-    ...     side = jnp.float32(3)
-    ...     @cachax.cached_property
-    ...     def area(self):
-    ...         return self.side**2
-    >>> square = Square()
-    >>> with cachax.record() as report:
-    ...     square.area, square.area, square.area
-    (Array(9., dtype=float32), Array(9., dtype=float32), Array(9., dtype=float32))
-    >>> report.count("computed"), report.count("hit")
-    (1, 2)
+    Args:
+        title: A title for the report.
+
+    Returns:
+        A context manager that gives a `Report`, complete when the context ends.
+
+    Example:
+        >>> import jax.numpy as jnp, cachax
+        >>> class Square:
+        ...     side = jnp.float32(3)
+        ...     @cachax.cached_property
+        ...     def area(self):
+        ...         return self.side**2
+        >>> square = Square()
+        >>> with cachax.record() as report:
+        ...     square.area, square.area, square.area
+        (Array(9., dtype=float32), Array(9., dtype=float32), Array(9., dtype=float32))
+        >>> report.count("computed"), report.count("hit")
+        (1, 2)
     """
-    with recording() as journal:
+    with recording(title) as journal:
         yield journal.report
 
 
 @contextmanager
-def recording() -> Iterator[Journal]:
-    journal = Journal()
+def recording(title: str = "") -> Iterator[Journal]:
+    journal = Journal(title)
     calls = Calls(journal)
-    with watching(Reads(journal).wraps() | calls.wraps()), _listening(calls):
-        yield journal
+    try:
+        with watching(Reads(journal).wraps() | calls.wraps()), _listening(calls):
+            yield journal
+    finally:
+        journal.report.memory = memory()
 
 
 _listeners: list[Calls] = []
@@ -54,8 +65,8 @@ _is_listening = False
 
 @contextmanager
 def _listening(calls: Calls) -> Iterator[None]:
-    """To what JAX says about its compilations. Its listeners cannot be taken away one
-    by one, so there is one for good, which does nothing when nobody records."""
+    """Listen to JAX's compilations. A listener can't be removed, so there is one
+    forever, which does nothing without a recording."""
     global _is_listening
     if not _is_listening:
         _is_listening = True

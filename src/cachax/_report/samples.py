@@ -1,4 +1,4 @@
-"""Objects without their contents, to see which fields a body uses."""
+"""Objects without their contents, to find the fields that a body uses."""
 
 import contextlib
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Sample:
 
 
 def sample_of(obj: Any, bodies: dict[str, Callable[[Any], Any]]) -> Sample | None:
-    """None if the class is no pytree."""
+    """None if the class is not a pytree."""
     try:
         paths, structure = jax.tree_util.tree_flatten_with_path(obj)
     except Exception:  # a class's own code
@@ -40,7 +40,7 @@ def sample_of(obj: Any, bodies: dict[str, Callable[[Any], Any]]) -> Sample | Non
 
 
 def field_uses(sample: Sample) -> dict[str, list[str]]:
-    """The fields that each body makes use of; all, if it cannot be traced."""
+    """The fields that each body uses; all of them, if JAX can't trace it."""
     arrays = [i for i, leaf in enumerate(sample.leaves) if hasattr(leaf, "shape")]
     found = {}
     for name, body in sample.bodies.items():

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from .._terminal import paint, wants_colour
+
 Table = tuple[list[str], list[list[str]]]
 """The heads of the columns, and the rows."""
 
@@ -37,22 +39,30 @@ def count(value: int) -> str:
     return f"{value:,}" if value else "-"
 
 
-def as_text(report: Any) -> str:
-    """A report for `print`."""
-    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
-    bold, dim, end = ("\033[1m", "\033[2m", "\033[0m") if _in_colour() else ("", "", "")
-    lines = [headline(report), ""]
+def as_text(report: Any, colour: bool | None = None) -> str:
+    """A report for `print`; in colour, if standard output is a terminal."""
+    if colour is None:
+        colour = sys.stdout is not None and wants_colour(sys.stdout)
+    width = _width()
+    lines = [paint(report.title, "bold", colour)] if report.title else []
+    lines += [headline(report), ""]
     for heads, rows in (value_table(report), function_table(report)):
         if rows:
-            lines += _columns(heads, rows, width, (bold, end))
+            lines += columns(heads, rows, colour)
+    reasons = report.reasons()
+    if reasons:
+        lines += [paint("inline", "bold", colour)]
+        for name, why in reasons.items():
+            lines += wrapped(f"{name}: {why}", width, "  ")
+        lines.append("")
     if report.fixes:
-        lines += [f"{bold}what to fix{end}"]
+        lines += [paint("what to fix", "bold", colour)]
         for fix in report.fixes:
             lines += wrapped(
                 f"{_time(fix.seconds)}{fix.where}  {fix.what}", width, "  "
             )
             lines += [
-                f"{dim}{line}{end}"
+                paint(line, "dim", colour)
                 for line in wrapped(f"-> {fix.instead}", width, "    ")
             ]
         lines.append("")
@@ -92,13 +102,15 @@ def function_table(report: Any) -> Table:
 def headline(report: Any) -> str:
     computed = sum(v.computed for v in report.values)
     reused = sum(v.reused for v in report.values)
+    inside = sum(v.inside for v in report.values)
     spent = sum(v.seconds for v in report.values)
     said = f"{_many(computed, 'value')} computed"
-    said += f" in {seconds(spent)}" if computed else ""
+    said += f" ({inside:,} inside a program)" if inside else ""
+    said += f" in {seconds(spent)}" if spent else ""
     said += f", {count(reused) if reused else 'none'} reused"
-    return said + (
-        f", which saved about {seconds(report.saved)}" if report.saved else ""
-    )
+    said += f", which saved about {seconds(report.saved)}" if report.saved else ""
+    inline = sum(v.inline for v in report.values)
+    return said + (f", {inline:,} traced into a program" if inline else "")
 
 
 def wrapped(text: str, width: int, indent: str) -> list[str]:
@@ -115,13 +127,11 @@ def _time(value: float) -> str:
     return f"{seconds(value)}  " if value else ""
 
 
-def _columns(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    width: int,
-    style: tuple[str, str],
+def columns(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], colour: bool = False
 ) -> list[str]:
-    """The first column gets what the others leave of the width."""
+    """A table. The first column gets the width that the others leave."""
+    width = _width()
     others = [
         max(len(head), *(len(row[i]) for row in rows))
         for i, head in enumerate(heads)
@@ -135,9 +145,8 @@ def _columns(
         cells = [cell.rjust(w) for cell, w in zip(row[1:], others, strict=True)]
         return "  ".join([name.ljust(first), *cells])
 
-    bold, end = style
-    return [f"{bold}{line(heads)}{end}", *map(line, rows), ""]
+    return [paint(line(heads), "bold", colour), *map(line, rows), ""]
 
 
-def _in_colour() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()
+def _width() -> int:
+    return min(shutil.get_terminal_size((100, 24)).columns, 100)

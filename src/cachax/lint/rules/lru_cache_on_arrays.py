@@ -185,7 +185,7 @@ def _array_parameter(function: FunctionNode, code: Code) -> str | None:
 def _called_with_tracers(
     cached: dict[ast.AST, ast.expr], code: Code
 ) -> Iterator[Found]:
-    """Where a jitted function passes one of its own arguments to a cached one."""
+    """Where a jitted function passes an argument to a cached one."""
     for traced in code.traced if cached else ():
         if not traced.is_jit:
             continue

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 import cachax
-from cachax._report.memory import intermediate_bytes
+from cachax._report.intermediates import intermediate_bytes
 
 
 def bytes_of(body: Any) -> int:
