@@ -128,9 +128,14 @@ def jit_is_disabled() -> bool:
 
 def inputs_used(jaxpr: Any) -> list[bool]:
     """Which inputs the outputs, or the effects, depend on."""
+    return without_unused(jaxpr)[1]
+
+
+def without_unused(jaxpr: Any) -> tuple[Any, list[bool]]:
+    """A jaxpr without the operations that don't count, and which inputs it has left."""
     inner = jaxpr.jaxpr
-    _, used = _partial_eval.dce_jaxpr(inner, [True] * len(inner.outvars))
-    return list(used)
+    used, inputs = _partial_eval.dce_jaxpr(inner, [True] * len(inner.outvars))
+    return used, list(inputs)
 
 
 def what_traces(trace: Trace) -> tuple[str, str]:
@@ -152,6 +157,16 @@ _TRACES = {
     "ShardMapTrace": "shard_map",
     "MapTrace": "pmap",
 }
+
+
+def explicit_sharding(array: Any) -> Any:
+    """The sharding in the type of an array (0.6 and later), or None."""
+    aval = getattr(array, "aval", None)
+    sharding = getattr(aval, "sharding", None)
+    mesh = getattr(sharding, "mesh", None)
+    is_auto = getattr(mesh, "are_all_axes_auto", None)  # with a `_` before 0.8
+    is_auto = getattr(mesh, "_are_all_axes_auto", True) if is_auto is None else is_auto
+    return None if mesh is None or mesh.empty or is_auto else sharding
 
 
 def is_registered(cls: type) -> bool:

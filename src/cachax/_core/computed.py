@@ -19,6 +19,7 @@ from .uses import (
     NotKnownError,
     Uses,
     compute,
+    compute_part,
     everything,
     is_deep,
     is_same_function,
@@ -108,10 +109,13 @@ class Computed(Key):
         traces = traces_in(obj)
         if self.may_be_supplied(inputs) and self._uses_supplied(obj, inputs):
             return self.evaluate(obj, None)[0], None
-        if not traces or not self._uses_tracers(inputs):
+        used = self._traces_used(obj, inputs, traces)
+        if not used:
             record = self.record(inputs)
             if record is not None:
                 return self._found(obj, record, inputs), None if traces else record
+        if traces and used < traces:
+            return self._compute_part(obj, inputs, used), None
         if not traces:
             record = self._known(obj, inputs)
             if record is not None:
@@ -129,6 +133,35 @@ class Computed(Key):
             if uses is not None:
                 table.records.append((self, inputs, uses, value))
         return value, None
+
+    def _traces_used(self, obj: Any, inputs: Inputs, traces: set[Any]) -> set[Any]:
+        """The traces of the arrays that the body uses, out of those of all arrays."""
+        numbers = {i for i, _ in inputs.numbers}
+        arrays = [x for i, x in enumerate(inputs.arrays) if i not in numbers]
+        is_mixed = len(traces) > 1 or not all(isinstance(x, Tracer) for x in arrays)
+        if not traces or not is_mixed:
+            return traces
+        return traces_in(self.learn(obj, inputs).arrays(inputs))
+
+    def _compute_part(self, obj: Any, inputs: Inputs, used: set[Any]) -> Any:
+        """For an object with arrays of several levels, where those that the body uses
+        are further out: `jax.grad(lambda y: replace(state, y=y).factor)`."""
+        table = table_of(used)
+        if table is not None:
+            value = table.find(self, obj, inputs)
+            if value is not NOT_PROVIDED:
+                return value
+        uses = self.learn(obj, inputs)
+        try:
+            with level_of(uses.arrays(inputs), self.body):
+                value = compute_part(self.body, obj, inputs)
+        except NotKnownError:
+            return self.evaluate(obj, None)[0]
+        if table is not None:
+            table.records.append((self, inputs, uses, value))
+        elif not used:
+            self.note(inputs, uses, value)
+        return value
 
     def _read_original(self, original: Any) -> tuple[Any, Any, Uses | None]:
         """For the copy of an object that a body is traced with."""
@@ -159,13 +192,6 @@ class Computed(Key):
         if is_supplied:
             self.note_supplied()
         return is_supplied
-
-    def _uses_tracers(self, inputs: Inputs) -> bool:
-        """Whether an array is traced that the body uses, or may use."""
-        uses = self.learned.get(inputs)
-        return uses is None or any(
-            isinstance(inputs.arrays[i], Tracer) for i in uses.positions
-        )
 
     def may_be_supplied(self, inputs: Inputs) -> bool:
         """Whether a user ever assigned this value, or one that its body reads."""

@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import jax
+
 from .recent import Recent
 from .values import Template
 
@@ -164,6 +166,12 @@ def follow(given: Any, returned: Any) -> None:
     contents = contents_by_id.get(id(given))
     if contents is not None and id(returned) not in contents_by_id:
         _join(returned, contents)
+
+
+def follow_in_place(given: Any, returned: Any) -> None:
+    """The same for a function that may place its results elsewhere."""
+    if isinstance(given, jax.Array) and given.sharding == returned.sharding:
+        follow(given, returned)
 
 
 def put(

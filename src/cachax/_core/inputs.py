@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._compat import aval_of_number, is_ref, is_registered
+from .._compat import aval_of_number, explicit_sharding, is_ref, is_registered
 from .fields import (
     ATOMS,
     UNSET,
@@ -225,7 +225,9 @@ def identity_of(thing: Any) -> Any:
 
 def look_of(array: Any) -> tuple[Any, ...]:
     """What a body can see of an array without using its contents."""
-    return (array.shape, array.dtype, bool(getattr(array, "weak_type", False)))
+    look = (array.shape, array.dtype, bool(getattr(array, "weak_type", False)))
+    sharding = explicit_sharding(array)
+    return look if sharding is None else (*look, sharding)
 
 
 def _has_hidden_state(cls: type) -> bool:

@@ -29,6 +29,7 @@ from .._compat import (
     inputs_used,
     settings,
     tracing_is_forbidden,
+    without_unused,
 )
 from .dependence import Dependence
 from .fields import walk
@@ -230,6 +231,15 @@ def is_same_function(
     return True
 
 
+def compute_part(body: Body, obj: Any, inputs: Inputs) -> Any:
+    """The value from the arrays that the body uses: others may be of a trace that it
+    must not depend on. `NotKnownError` if that isn't possible."""
+    traced = _trace(body, obj, inputs)
+    if traced is None or not traced.is_shareable:
+        raise NotKnownError
+    return traced.run(inputs.arrays)
+
+
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
     """Which leaves of the value depend on Python numbers that `jit` would trace."""
     traced = _trace(body, obj, inputs, trace_numbers=True)
@@ -248,7 +258,10 @@ class Traced:
     is_shareable: bool
 
     def run(self, arrays: Sequence[Any]) -> Any:
-        results = iter(eval_jaxpr(self.jaxpr.jaxpr, self.jaxpr.consts, *arrays))
+        """On these arrays. Those that it doesn't use may be anything."""
+        jaxpr, is_used = without_unused(self.jaxpr)
+        used = [x for x, is_used in zip(arrays, is_used, strict=True) if is_used]
+        results = iter(eval_jaxpr(jaxpr, self.jaxpr.consts, *used))
         leaves = [next(results) if x is None else x[0] for x in self.statics]
         return self.structure.unflatten(leaves)
 

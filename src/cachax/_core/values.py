@@ -7,6 +7,7 @@ Inside `jit` the arrays of a value are inputs of the program, and the rest of it
 `Form`, is static: a different form is a different program.
 """
 
+import dataclasses
 import functools
 import types
 from collections.abc import Sequence
@@ -131,7 +132,11 @@ class Packed:
         """The value again, with these arrays in it."""
         remaining = iter(arrays)
         leaves = [
-            next(remaining) if x is HOLE else own[x.number] if type(x) is Own else x
+            next(remaining)
+            if x is HOLE
+            else own[x.number]
+            if type(x) is Own
+            else _unshared(x)
             for x in self.leaves
         ]
         return self.form.structure.unflatten(leaves)
@@ -221,8 +226,13 @@ def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
     if isinstance(leaf, np.generic):
         return (cls, leaf.dtype, leaf.tobytes())
     outer = (*outer, id(leaf))
-    if cls in (tuple, frozenset):
+    if cls is frozenset:
         return (cls, cls(static_identity(x, outer) for x in leaf))
+    if isinstance(leaf, tuple) and not cls.__dictoffset__:
+        return (cls, tuple(static_identity(x, outer) for x in leaf))
+    if dataclasses.is_dataclass(leaf) and cls.__eq__ is not object.__eq__:  # type: ignore[comparison-overlap]
+        fields = (getattr(leaf, x.name, None) for x in dataclasses.fields(leaf))
+        return (cls, leaf, *(static_identity(x, outer) for x in fields))
     if cls is slice:
         parts = (leaf.start, leaf.stop, leaf.step)
         return (cls, *(static_identity(x, outer) for x in parts))

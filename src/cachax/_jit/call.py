@@ -36,7 +36,7 @@ from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import tables
 from .._core.inputs import NUMBERS
-from .._core.memo import keys_of, memo_of, note_entries
+from .._core.memo import NOT_PROVIDED, keys_of, memo_of, note_entries
 from .._core.recent import Recent
 from .._core.spread import are_global
 from .._errors import CachaxError
@@ -251,6 +251,8 @@ class Function:
             entry.note(answers, reliable, traced, tree, args, kwargs)
             entry.keep(args, kwargs, entry.key(args, kwargs), values)
             self._pass_on_supplied(program, objects, out)
+        elif program.returned:
+            _provide_supplied(program, objects, out)
         if computed:
             # The next call that has its values must come through here, to count from
             # the start. (A call that is ready doesn't, except in a recording.)
@@ -335,6 +337,16 @@ class Function:
 
 
 UNKNOWN: Any = object()
+
+
+def _provide_supplied(program: Program, objects: list[Any], out: Any) -> None:
+    """The same inside a trace: values are read from the argument there."""
+
+    def provider(owner: Any) -> Callable[[Any], Any]:
+        return lambda key: key.read(owner) if key.was_supplied else NOT_PROVIDED
+
+    for place, slot in program.returned:
+        memo_of(objects_in(out)[place]).provider = provider(objects[slot])
 
 
 @contextmanager

@@ -170,6 +170,7 @@ class Entry:
                 "contents": index.contents_by_id,
                 "fields": _fields,
                 "follow": index.follow,
+                "follow_in_place": index.follow_in_place,
                 "signature": lambda *call: signature_of(leaves(*call)),
             }
 
@@ -218,12 +219,13 @@ class Entry:
     ) -> None:
         """What a call used, and which program it took."""
         may_have_more = any(key.was_supplied for _, key in self.inside_asks)
+        passes_on = program is not None and program.passes_on(self.objects(tree))
         if self.mistaken and not traced:  # there was a program, and not that one
             self.by_signature = True
         self.mistaken = False
         self.is_new = is_never_new
         by_object = any(answer.by_object for answer in answers.values())
-        self.by_object = by_object or may_have_more
+        self.by_object = by_object or may_have_more or passes_on
         self.program = None if may_have_more else program
         self.settings = settings()
         needs = tuple(

@@ -2,7 +2,7 @@
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,7 +10,9 @@ import numpy as np
 
 from .._compat import CONCRETE, UNSPECIFIED, current_trace
 from .._core.computed import Table, tables
+from .._core.inputs import NUMBERS
 from .._core.levels import traces_in
+from .._core.memo import keys_of
 from .._errors import LiftError
 from .demand import Answers, Demand, objects_in
 from .entry import Entry
@@ -116,6 +118,12 @@ class Program:
             tables.running.remove(table)
             demand.end()
 
+    def passes_on(self, objects: Sequence[Any]) -> bool:
+        """Whether it returns an argument as it is that may have a supplied value."""
+        returned = (objects[slot] for _, slot in self.returned)
+        keys = (key for obj in returned for key in keys_of(type(obj)).values())
+        return any(key.was_supplied for key in keys)
+
 
 def _sign(run: Any, fun: Any) -> None:
     """Give `run` the signature of the user's function, after the values: JAX's messages
@@ -137,7 +145,8 @@ def _check_the_same(
         return
     if [np.shape(x) for x in leaves] != [np.shape(x) for x in demand.leaves]:
         raise LiftError(transform, "the function gets arrays of different shapes.")
-    if values and not traces_in(leaves) <= traces_in(values):
+    arrays = [x for x in values if type(x) not in NUMBERS]
+    if arrays and not traces_in(leaves) <= traces_in(arrays):
         raise LiftError(
             transform, "it differentiates the function with respect to its arguments."
         )

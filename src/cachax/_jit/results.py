@@ -53,9 +53,13 @@ class Brought:
 class About:
     """What was learned in the trace, as part of the structure of the result."""
 
-    __slots__ = ("brought", "follow", "follows", "read")
+    __slots__ = ("brought", "follow", "follows", "is_placed", "read")
 
-    def __init__(self, follows: Pairs, brought: tuple[Brought, ...]) -> None:
+    def __init__(
+        self, follows: Pairs, brought: tuple[Brought, ...], is_placed: bool = False
+    ) -> None:
+        self.is_placed = is_placed
+        """Whether `out_shardings` says where the results are."""
         self.follows = follows
         """Pairs of a leaf of the arguments and the leaf of the result that it is."""
         self.brought = brought
@@ -69,7 +73,10 @@ class About:
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
         returned = Reader(out, None, ("out",), given.names)
-        code = [f"follow({given.leaf(i)}, {returned.leaf(j)})" for i, j in self.follows]
+        follow = "follow_in_place" if self.is_placed else "follow"
+        code = [
+            f"{follow}({given.leaf(i)}, {returned.leaf(j)})" for i, j in self.follows
+        ]
         self.follow = given.function(code, "out")
         code = [
             joined([*map((given if x.is_argument else returned).leaf, x.positions)])
@@ -127,9 +134,8 @@ def bring_out(
     """
     leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
-    follows = tuple(
-        (places[id(leaf)], i) for i, leaf in enumerate(leaves) if id(leaf) in places
-    )
+    origins = [id(table.origin(leaf)) for leaf in leaves]
+    follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     brought = [
         *_of_objects(arguments, given, table, True),
         *_of_objects(_returned(out), leaves, table, False),
@@ -138,7 +144,7 @@ def bring_out(
     if not follows and not brought and not keep:
         return out
     arrays = [x for _, arrays in brought for x in arrays]
-    return Result(out, arrays, About(follows, tuple(b for b, _ in brought)))
+    return Result(out, arrays, About(follows, tuple(b for b, _ in brought), keep))
 
 
 def _returned(out: Any) -> list[Any]:

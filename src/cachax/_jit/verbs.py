@@ -15,7 +15,7 @@ from .._core.computed import MISSING, Computed
 from .._core.fields import walk
 from .._core.inputs import CannotRebuildError, Copy, inputs_of
 from .._core.levels import level_of, traces_in
-from .._core.memo import Key, keys_of, memo_of
+from .._core.memo import Key, keys_of, memo_of, memos
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
 from .._core.sources import sources_of
@@ -160,6 +160,8 @@ def clear(obj: Any, *names: str) -> None:
     if isinstance(obj, jax.Array):
         for record in index.records_of(obj):
             index.forget(record)
+        for memo in [*memos.values()]:
+            memo.drop_cleared()
         return
     keys = _keys(obj, names or sources_of(type(obj)))
     kept = [key for key in _kept(obj) if not names or _is_of(key, keys)]
