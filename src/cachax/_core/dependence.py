@@ -22,6 +22,7 @@ from .._compat import (
     current_trace,
     has_jaxprs,
     inputs_used,
+    is_ref,
     set_current_trace,
 )
 
@@ -30,14 +31,16 @@ Inputs = frozenset[int]
 
 
 class Dependence(TraceBase):  # type: ignore[misc]
-    """The trace."""
+    """The trace. It is for concrete values."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parent_trace: Trace = current_trace()
         self.looked_at = False
-        """Whether the contents of an array were looked at: what is used may depend on
-        them."""
+        """Whether the contents of an array were looked at, or written to: what is used
+        may depend on them."""
+        self.reported: set[int] = set()
+        """The inputs that operations without results depend on: `jax.debug.print`."""
 
     def tracer(self, value: Any, inputs: Iterable[int]) -> "Dependent":
         """`value`, which depends on these inputs."""
@@ -65,9 +68,13 @@ class Dependence(TraceBase):  # type: ignore[misc]
         inputs = frozenset[int]().union(
             *(x.inputs for x, is_used in pairs if is_used and self.own(x))
         )
-        if isinstance(out, list | tuple):
-            return [self.tracer(x, inputs) for x in out]
-        return self.tracer(out, inputs)
+        results = out if isinstance(out, list | tuple) else [out]
+        if any(map(is_ref, [*values, *results])):
+            self.looked_at = True
+        if not results:
+            self.reported |= inputs
+        found = [self.tracer(x, inputs) for x in results]
+        return found if results is out else found[0]
 
     # What JAX calls, from its oldest to its newest version that is supported.
 
@@ -92,26 +99,20 @@ class Dependence(TraceBase):  # type: ignore[misc]
             tracers, lambda x: parent.process_map(primitive, fun, x, params)
         )
 
+    # At the level of concrete values, a rule for derivatives makes no difference. The
+    # function runs at this level: it may close over tracers.
+
     def process_custom_jvp_call(
         self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, **params: Any
     ) -> Any:
-        process = self.parent_trace.process_custom_jvp_call
-        return self._run(tracers, lambda x: process(primitive, fun, jvp, x, **params))
+        with set_current_trace(self):
+            return fun.call_wrapped(*tracers)
 
     def process_custom_vjp_call(
-        self,
-        primitive: Any,
-        fun: Any,
-        fwd: Any,
-        bwd: Any,
-        tracers: Any,
-        /,
-        **params: Any,
+        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: Any, /, **_: Any
     ) -> Any:
-        process = self.parent_trace.process_custom_vjp_call
-        return self._run(
-            tracers, lambda x: process(primitive, fun, fwd, bwd, x, **params)
-        )
+        with set_current_trace(self):
+            return fun.call_wrapped(*tracers)
 
     def process_shard_map(
         self, primitive: Any, fun: Any, tracers: Any, /, *rest: Any, **params: Any

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from .._compat import (
+    CONCRETE,
     Tracer,
     as_input,
     at_trace,
@@ -105,7 +106,7 @@ def compute(
             return body(obj), everything(inputs)
         if len(inputs.numbers) == len(inputs.arrays):
             return body(obj), everything(inputs, is_host=False)
-        if are_spread(inputs.arrays):
+        if current_trace() is not CONCRETE or are_spread(inputs.arrays):
             uses = learn(body, obj, inputs, learned)
         elif inputs.writable:
             value = body(obj)  # as it is: numpy computes differently
@@ -156,7 +157,7 @@ def _compute_first(
         with _reading.paused():  # or every level inside would be tried twice
             return body(obj), everything(inputs)
     if has_failed:  # whatever it raises: it is run again as it is, and shows it
-        value, uses = body(obj), everything(inputs)
+        value, uses = body(obj), learn(body, obj, inputs, learned)
         learned.put(inputs, uses)
         return value, uses
     results = [x for x in leaves if trace.own(x)]
@@ -166,7 +167,7 @@ def _compute_first(
     )
     if not reading.is_shareable:
         return value, None
-    used = reading.used.union(*(x.inputs for x in results))
+    used = reading.used.union(trace.reported, *(x.inputs for x in results))
     uses = Uses(
         tuple(i for i in sorted(used) if i not in numbers), False, (*reading.reads,)
     )

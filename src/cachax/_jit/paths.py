@@ -5,6 +5,7 @@ how to get from a tree to one of its leaves, or to an object in it, by items and
 it holds for all trees of one structure. Paths are compiled to one Python expression.
 """
 
+import keyword
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -109,7 +110,8 @@ def _steps(thing: Any, names: Sequence[Any]) -> list[tuple[str, Any]] | None:
 
 def _step(cls: type, name: str, is_slot: bool) -> tuple[str, Any]:
     getter: Any = cls.__getattribute__
-    is_plain = getter is object.__getattribute__ and name.isidentifier()
+    is_name = name.isidentifier() and not keyword.iskeyword(name)
+    is_plain = getter is object.__getattribute__ and is_name
     attribute = getattr(cls, name, None)
     if is_plain and (is_slot or not hasattr(type(attribute), "__set__")):
         return ("attribute", name)
