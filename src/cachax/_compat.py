@@ -16,6 +16,7 @@ from jax._src import sharding_impls as _shardings
 from jax._src import source_info_util as _source_info
 from jax._src import tree_util as _tree_util  # _registry: 0.4.36 and later
 from jax._src.interpreters import partial_eval as _partial_eval
+from jax._src.lax import lax as _lax  # _convert_element_type: 0.4.36 and later
 from jax._src.state.types import AbstractRef  # 0.4.36 and later
 
 UNSPECIFIED: Any = vars(_shardings)["UNSPECIFIED"]  # 0.4.36 and later
@@ -195,8 +196,17 @@ def as_input(trace: Trace, x: Any) -> Any:
     return trace.to_jaxpr_tracer(x)
 
 
-eval_jaxpr: Any = _core.eval_jaxpr
-"""Runs a jaxpr operation by operation."""
+def eval_jaxpr(jaxpr: Any, consts: Any, *arrays: Any) -> list[Any]:
+    """Runs a jaxpr operation by operation."""
+    results = _core.eval_jaxpr(jaxpr, consts, *arrays)
+    pairs = zip(results, jaxpr.outvars, strict=True)
+    return [x if isinstance(x, jax.Array) else _as_array(x, v.aval) for x, v in pairs]
+
+
+def _as_array(literal: Any, aval: Any) -> Any:
+    weak_type = getattr(aval, "weak_type", False)
+    convert = vars(_lax)["_convert_element_type"]
+    return convert(literal, aval.dtype, weak_type=weak_type)
 
 
 def hidden_in(jaxpr: Any) -> list[Any]:

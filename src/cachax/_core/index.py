@@ -14,8 +14,6 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
-
 from .recent import Recent
 from .values import Template
 
@@ -159,19 +157,14 @@ def _join(array: Any, contents: Contents) -> None:
 
 
 def follow(given: Any, returned: Any) -> None:
-    """A function returned an array unchanged: what is known of one holds for the other.
+    """A function returned an array unchanged: what is known of one holds for the other,
+    unless it is placed elsewhere.
 
     This is done in every step of a training loop.
     """
     contents = contents_by_id.get(id(given))
-    if contents is not None and id(returned) not in contents_by_id:
+    if contents is not None and given.sharding == returned.sharding:
         _join(returned, contents)
-
-
-def follow_in_place(given: Any, returned: Any) -> None:
-    """The same for a function that may place its results elsewhere."""
-    if isinstance(given, jax.Array) and given.sharding == returned.sharding:
-        follow(given, returned)
 
 
 def put(

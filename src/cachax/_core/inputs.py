@@ -367,7 +367,7 @@ class Copy:
         taken = take_apart(thing)
         parts = [self._copy(part) for part in taken.parts]
         new = thing
-        if self._is_changed(thing, number, parts, taken):
+        if self._is_changed(thing, parts, taken):
             if taken.rebuild is None or hasattr(type(thing), "__del__"):
                 raise CannotRebuildError
             new = taken.rebuild(parts)
@@ -379,13 +379,11 @@ class Copy:
         self._copies[id(thing)] = new
         return new
 
-    def _is_changed(
-        self, thing: Any, number: int, parts: list[Any], taken: Taken
-    ) -> bool:
-        """Whether a copy is needed. What has no arrays in it is shared: a body may ask
-        which object it is, or note something in a list."""
-        if not all(map(operator.is_, parts, taken.parts)):
-            return True
-        if self._orders is not None and type(thing) is dict:
+    def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
+        """Whether a copy is needed. What has no arrays in it is shared, because a body
+        may ask which object it is; but a body may put something into a list."""
+        if type(thing) in (list, dict) or not all(
+            map(operator.is_, parts, taken.parts)
+        ):
             return True
         return bool(names_of(type(thing))) and type(thing).__weakrefoffset__ != 0

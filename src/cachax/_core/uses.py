@@ -108,10 +108,6 @@ def compute(
             return body(obj), everything(inputs, is_host=False)
         if current_trace() is not CONCRETE or are_spread(inputs.arrays):
             uses = learn(body, obj, inputs, learned)
-        elif inputs.writable:
-            value = body(obj)  # as it is: numpy computes differently
-            uses = learn(body, obj, inputs, learned)
-            return value, uses if uses.is_shareable(inputs) else None
         else:
             return _compute_first(body, obj, inputs, learned)
     if not uses.is_shareable(inputs):
@@ -133,8 +129,9 @@ def _compute_first(
 ) -> tuple[Any, Uses | None]:
     trace = Dependence()
     numbers = {i for i, _ in inputs.numbers}
+    concrete = numbers | inputs.writable  # numpy computes differently
     arrays = [
-        x if i in numbers else trace.tracer(x, (i,))
+        x if i in concrete else trace.tracer(x, (i,))
         for i, x in enumerate(inputs.arrays)
     ]
     is_too_deep = has_failed = False
@@ -159,7 +156,7 @@ def _compute_first(
     if has_failed:  # whatever it raises: it is run again as it is, and shows it
         value, uses = body(obj), learn(body, obj, inputs, learned)
         learned.put(inputs, uses)
-        return value, uses
+        return value, uses if uses.is_shareable(inputs) else None
     results = [x for x in leaves if trace.own(x)]
     holds_its_object = any(map(copy.is_copy, leaves))
     value = structure.unflatten(
@@ -168,13 +165,14 @@ def _compute_first(
     if not reading.is_shareable:
         return value, None
     used = reading.used.union(trace.reported, *(x.inputs for x in results))
+    used |= inputs.writable  # which is not known
     uses = Uses(
         tuple(i for i in sorted(used) if i not in numbers), False, (*reading.reads,)
     )
     if trace.looked_at or reading.everything or holds_its_object:
         uses = everything(inputs, reads=reading.reads)
     learned.put(inputs, uses)
-    return value, uses
+    return value, uses if uses.is_shareable(inputs) else None
 
 
 def _run(body: Body, reading: "Reading", copy: Copy) -> Any:

@@ -170,7 +170,6 @@ class Entry:
                 "contents": index.contents_by_id,
                 "fields": _fields,
                 "follow": index.follow,
-                "follow_in_place": index.follow_in_place,
                 "signature": lambda *call: signature_of(leaves(*call)),
             }
 

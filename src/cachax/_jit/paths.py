@@ -6,6 +6,7 @@ it holds for all trees of one structure. Paths are compiled to one Python expres
 """
 
 import keyword
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -139,6 +140,8 @@ class Reader:
         self._paths = _Paths(tree, layout)
         names |= {"get": object.__getattribute__, "slot_value": slot_value}
         self._leaves, self._objects = self.constant(leaves), self.constant(objects)
+        for name in (self._leaves, self._objects):
+            names[f"call_{name}"] = f"{name}({', '.join(parameters)})"
 
     def leaf(self, number: int) -> str:
         """The expression for a leaf."""
@@ -151,8 +154,11 @@ class Reader:
         self, expressions: Sequence[str] | str, *also: str
     ) -> Callable[..., Any]:
         """Of one expression, or a tuple of several. `also` are further parameters."""
-        parameters = ", ".join((*self._parameters, *also))
-        code = f"lambda {parameters}: {joined(expressions)}"
+        code = joined(expressions)
+        for found in dict.fromkeys(re.findall(r"found_(constant_\d+)", code)):
+            # All leaves, or all objects, are found once.
+            code = f"(lambda found_{found}: {code})({self.names[f'call_{found}']})"
+        code = f"lambda {', '.join((*self._parameters, *also))}: {code}"
         made: Callable[..., Any] = eval(compile(code, _FILE, "eval"), self.names)
         return made
 
@@ -169,7 +175,7 @@ class Reader:
     def _part(self, paths: dict[int, Path], find: str, number: int) -> str:
         path = paths.get(number)
         if path is None:
-            return f"{find}({', '.join(self._parameters)})[{number}]"
+            return f"found_{find}[{number}]"
         code = self._parameters[0]
         if len(self._parameters) > 1:
             (_, part), *path = path  # type: ignore[assignment]

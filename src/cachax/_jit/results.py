@@ -53,13 +53,9 @@ class Brought:
 class About:
     """What was learned in the trace, as part of the structure of the result."""
 
-    __slots__ = ("brought", "follow", "follows", "is_placed", "read")
+    __slots__ = ("brought", "follow", "follows", "read")
 
-    def __init__(
-        self, follows: Pairs, brought: tuple[Brought, ...], is_placed: bool = False
-    ) -> None:
-        self.is_placed = is_placed
-        """Whether `out_shardings` says where the results are."""
+    def __init__(self, follows: Pairs, brought: tuple[Brought, ...]) -> None:
         self.follows = follows
         """Pairs of a leaf of the arguments and the leaf of the result that it is."""
         self.brought = brought
@@ -73,10 +69,7 @@ class About:
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
         returned = Reader(out, None, ("out",), given.names)
-        follow = "follow_in_place" if self.is_placed else "follow"
-        code = [
-            f"{follow}({given.leaf(i)}, {returned.leaf(j)})" for i, j in self.follows
-        ]
+        code = [f"follow({given.leaf(i)}, {returned.leaf(j)})" for i, j in self.follows]
         self.follow = given.function(code, "out")
         code = [
             joined([*map((given if x.is_argument else returned).leaf, x.positions)])
@@ -144,7 +137,7 @@ def bring_out(
     if not follows and not brought and not keep:
         return out
     arrays = [x for _, arrays in brought for x in arrays]
-    return Result(out, arrays, About(follows, tuple(b for b, _ in brought), keep))
+    return Result(out, arrays, About(follows, tuple(b for b, _ in brought)))
 
 
 def _returned(out: Any) -> list[Any]:
