@@ -51,7 +51,7 @@ class Quantity:
     unit: Any = field(metadata={"static": True})
 
 
-@functools.lru_cache
+@functools.lru_cache  # noqa: CX204 (that it works is the point)
 def nodes(n: int) -> jax.Array:
     return jnp.linspace(0.0, 1.0, n)
 

@@ -188,9 +188,9 @@ def test_values_of_an_object_with_a_numpy_array_belong_to_it() -> None:
     """Whether a body uses the array, or its type, can't be detected."""
     first = mesh(density=np.ones(3))
     with computations() as counts:
-        first.stiffness, first.stiffness
-        replace(first, density=np.zeros(3)).stiffness
-    assert counts == {"stiffness": 2}
+        cachax.warm(first), cachax.warm(first)
+        cachax.warm(replace(first, density=np.zeros(3)))
+    assert counts["stiffness"] == 2
 
 
 class Loose(eqx.Module):
