@@ -361,6 +361,52 @@ def test_a_supplied_value_stays_with_a_returned_object() -> None:
     assert cachax.jit(lambda s: again(s).total)(state) == 7
 
 
+@pytest.mark.parametrize("uses_mask", [False, True])
+def test_a_supplied_value_that_a_body_reads_is_not_that_of_others(
+    uses_mask: bool,
+) -> None:
+    class Chain:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        @cachax.cached_property
+        def p(self) -> Any:
+            return jnp.sum(self.x)
+
+        @cachax.cached_property
+        def q(self) -> Any:
+            x = self.x[self.x > 0] if uses_mask else self.x
+            return 2 * self.p + 0 * jnp.sum(x)
+
+    first, second = Chain(X), Chain(X)
+    first.p = jnp.float32(100)
+    assert [first.q, second.q, Chain(X).q] == [200, 6, 6]
+    third = Chain(X)
+    third.p = jnp.float32(10)
+    assert [third.q, Chain(X).q] == [20, 6]
+
+
+@pytest.mark.parametrize("count", [6, 30])
+def test_a_long_chain_is_computed_once(count: int) -> None:
+    def link(i: int) -> Any:
+        def body(self: Any) -> Any:
+            computing("link")
+            return getattr(self, f"p{i - 1}") + 1 if i else jnp.sum(self.x)
+
+        return cachax.cached_property(body)
+
+    links = {f"p{i}": link(i) for i in range(count)}
+    fields = {"__annotations__": {"x": Any, "y": Any}}
+    chain: Any = jax.tree_util.register_dataclass(
+        dataclass(frozen=True)(type("Chain", (), fields | links))
+    )
+    with computations() as counts:
+        for i in range(3):
+            value = getattr(chain(X, X), f"p{count - 1}")
+            assert value == 3 + count - 1, i
+    assert counts == {"link": count}
+
+
 def test_a_numpy_value_that_is_written_to_is_not_that_of_others() -> None:
     @jax.tree_util.register_dataclass
     @dataclass(frozen=True)

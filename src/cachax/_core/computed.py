@@ -18,6 +18,7 @@ from .uses import (
     Learned,
     NotKnownError,
     Uses,
+    all_reads,
     compute,
     compute_part,
     everything,
@@ -121,7 +122,9 @@ class Computed(Key):
             if record is not None:
                 return self._found(obj, record, inputs), record
             value, uses = self.evaluate(obj, inputs)
-            if uses is not None and memo.after_a_body(obj) is memo_of(obj):
+            if uses is None or self._uses_supplied(obj, inputs):
+                return value, None
+            if memo.after_a_body(obj) is memo_of(obj):
                 record = self.note(inputs, uses, value)
             return value, record
         table = table_of(traces)
@@ -151,6 +154,8 @@ class Computed(Key):
             value = table.find(self, obj, inputs)
             if value is not NOT_PROVIDED:
                 return value
+        elif used:  # they are not further out
+            return self.evaluate(obj, None)[0]
         uses = self.learn(obj, inputs)
         try:
             with level_of(uses.arrays(inputs), self.body):
@@ -308,7 +313,11 @@ class Computed(Key):
         try:
             with jax.profiler.TraceAnnotation(self.of(obj)), level_of(obj, self.body):
                 if inputs is not None and is_deep():  # with one frame less
-                    return self.body(obj), everything(inputs)
+                    uses = self.learned.get(inputs)
+                    if uses is None:
+                        uses = everything(inputs, reads=all_reads(obj))
+                        self.learned.put(inputs, uses)
+                    return self.body(obj), uses if uses.is_shareable(inputs) else None
                 return compute(self.body, obj, inputs, self.learned)
         except _NEEDS_CONCRETE_VALUES as error:
             if not getattr(error, "__notes__", ()):  # not added yet, further inside
@@ -317,11 +326,11 @@ class Computed(Key):
 
 
 def _has_supplied_inside(obj: Any) -> bool:
-    """Whether an object in `obj` has a value that the user put there."""
+    """Whether `obj`, or an object in it, has a value that the user put there."""
     return any(
         key.was_supplied and key.is_supplied(part)
         for part in walk_fields(obj)
-        if part is not obj and may_have_values(type(part))
+        if may_have_values(type(part))
         for key in keys_of(type(part)).values()
         if isinstance(key, Computed)
     )

@@ -75,12 +75,12 @@ class Contents:
         self.refs: dict[int, _ArrayRef] = {}
         """The arrays, by id."""
         self.records: tuple[Record, ...] = ()
-        self.calls: tuple[Callable[[], None], ...] = ()
+        self.calls: dict[Any, Callable[[], None]] = {}
         """To be called when they are gone, or a record is."""
 
     def call_all(self) -> None:
-        calls, self.calls = self.calls, ()
-        for call in calls:
+        calls, self.calls = self.calls, {}
+        for call in calls.values():
             call()
 
 

@@ -33,14 +33,16 @@ from .._compat import (
     without_unused,
 )
 from .dependence import Dependence
-from .fields import walk
+from .fields import instance_dict, walk, walk_fields
 from .inputs import Copy, Inputs, Same, identity_of, inputs_of
+from .memo import keys_of, may_have_values
+from .sources import names_of
 from .spread import are_spread
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
-_DEEPEST = 4
-"""Bodies that run inside each other and are looked at. Each takes some 30 Python
+_DEEPEST = 10
+"""Bodies that run inside each other and are looked at. Each takes some 15 Python
 frames, of which there are 1,000."""
 
 Body = Callable[[Any], Any]
@@ -103,9 +105,9 @@ def compute(
     uses = learned.get(inputs)
     if uses is None:
         if tracing_is_forbidden():
-            return body(obj), everything(inputs)
+            return body(obj), everything(inputs, reads=all_reads(obj))
         if len(inputs.numbers) == len(inputs.arrays):
-            return body(obj), everything(inputs, is_host=False)
+            return body(obj), everything(inputs, False, all_reads(obj))
         if current_trace() is not CONCRETE or are_spread(inputs.arrays):
             uses = learn(body, obj, inputs, learned)
         else:
@@ -137,7 +139,7 @@ def _compute_first(
     is_too_deep = has_failed = False
     structure: Any
     try:
-        copy = Copy(obj, arrays)
+        copy = _copy(obj, arrays)
         with at_trace(trace):
             reading = Reading(obj, copy, inputs)
             value = _run(body, reading, copy)
@@ -152,7 +154,7 @@ def _compute_first(
         trace.invalidate()
     if is_too_deep:
         with _reading.paused():  # or every level inside would be tried twice
-            return body(obj), everything(inputs)
+            return body(obj), everything(inputs, reads=all_reads(obj))
     if has_failed:  # whatever it raises: it is run again as it is, and shows it
         value, uses = body(obj), learn(body, obj, inputs, learned)
         learned.put(inputs, uses)
@@ -173,6 +175,24 @@ def _compute_first(
         uses = everything(inputs, reads=reading.reads)
     learned.put(inputs, uses)
     return value, uses if uses.is_shareable(inputs) else None
+
+
+def _copy(obj: Any, arrays: list[Any]) -> Copy:
+    """A copy without values that the user supplied: a body reads those of the
+    original."""
+    copy = Copy(obj, arrays)
+    for new, _ in copy.originals.values():
+        if type(new).__dictoffset__:
+            fields = instance_dict(new, "__dict__")
+            for name in names_of(type(new)):
+                fields.pop(name, None)
+    return copy
+
+
+def all_reads(obj: Any) -> set[Any]:
+    """What a body may read that could not be followed."""
+    parts = {type(x): x for x in walk_fields(obj) if may_have_values(type(x))}
+    return {(key, False) for cls in parts for key in keys_of(cls).values()}
 
 
 def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
@@ -197,7 +217,7 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
     if not tracing_is_forbidden() and len(inputs.numbers) < len(inputs.arrays):
         traced = _trace(body, obj, inputs)
     if traced is None or not traced.is_shareable:
-        return everything(inputs)
+        return everything(inputs, reads=all_reads(obj))
     learned.put(inputs, traced.uses)
     return traced.uses
 
@@ -299,7 +319,7 @@ def _trace(
     def of_arrays(given: list[Any]) -> list[Any]:
         nonlocal reading, structure, statics
         arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
-        copy = Copy(obj, arrays)
+        copy = _copy(obj, arrays)
         reading = Reading(obj, copy, inputs, only_known)
         value = _run(body, reading, copy)
         leaves, structure = jax.tree.flatten(value)

@@ -321,13 +321,23 @@ class Entry:
             self._seen[key] = True
             return
         self.ready[key] = Ready(self.program, values, self._read_fields(args, kwargs))
-        parts = key if isinstance(key, tuple) else (key,)
-        for contents in parts[: len(self._positions)]:
-            contents.calls += (_removing(self.ready, key),)
+        parts = (key if isinstance(key, tuple) else (key,))[: len(self._positions)]
+        token, remove = _removing(self.ready, key, parts)
+        for contents in parts:
+            contents.calls[token] = remove
 
 
-def _removing(ready: dict[Any, Any], key: Any) -> Callable[[], None]:
-    return lambda: ready.pop(key, None)
+def _removing(
+    ready: dict[Any, Any], key: Any, parts: Sequence[index.Contents]
+) -> tuple[Any, Callable[[], None]]:
+    token = (id(ready), key)
+
+    def remove() -> None:
+        ready.pop(key, None)
+        for contents in parts:
+            contents.calls.pop(token, None)
+
+    return token, remove
 
 
 def _no_key(args: Any, kwargs: Any) -> Any:
