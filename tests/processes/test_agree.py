@@ -5,7 +5,7 @@ from .run import all_well, run
 
 MESSAGES = {
     "first_read_in_one_process": ["State.mean(1, ", "State.solution(1, "],
-    "cleared_in_one_process": ["run World.use.<locals>.use(", "compute World."],
+    "cleared_in_one_process": ["run World.use.<locals>.use(", "compute State."],
     "called_in_one_process": ["with total, solution", "leave cachax.agree"],
     "made_with_other_static_fields": ["mean(1, float32[4]", "mean(2, float32[4]"],
     "an_error_in_one_process": ["raise ValueError: the local data are bad"],
@@ -46,10 +46,10 @@ def test_the_watcher_says_why_a_process_waits_and_what_was_mixed_up() -> None:
         assert "inside `if jax.process_index() >= 0`" in warned
         assert "cachax.warm(obj)" in warned
         assert "Nothing has happened for 1 s" in each.errors
-        assert "process 0: 1 decisions, the last was to compute World." in each.errors
+        assert "process 0: 1 decisions, the last was to compute State." in each.errors
         assert "process 1: 0 decisions" in each.errors
         assert each.errors.count("Nothing has happened") == 1
-        for words in ("process 0: compute World.", "State.mean(", "State.total("):
+        for words in ("process 0: compute State.", "State.mean(", "State.total("):
             assert words in each.results["raised"]
         assert each.results["raised"] in each.errors
 
@@ -57,7 +57,7 @@ def test_the_watcher_says_why_a_process_waits_and_what_was_mixed_up() -> None:
 def test_the_environment_variable_switches_it_on() -> None:
     on = {"CACHAX_AGREE": "timeout=20"}
     for each in run("processes.mistakes:by_environment", 2, environment=on):
-        assert "process 0: compute World." in each.results["raised"]
+        assert "process 0: compute State." in each.results["raised"]
     first, second = run("processes.mistakes:until_the_end", 2, environment=on)
     assert "process 1: end the program" in first.results["raised"]
     assert second.results["raised"] == "nothing"

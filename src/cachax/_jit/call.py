@@ -380,7 +380,13 @@ def _leaves(args: Any, kwargs: Any) -> list[Any]:
     return jax.tree.leaves((args, kwargs))
 
 
-_WORDS_OF_JAX = ("_cached_values", "donate", "valid JAX type", programs.__file__)
+_WORDS_OF_JAX = (
+    "_cached_values",
+    "donate",
+    "in_shardings",
+    "valid JAX type",
+    programs.__file__,
+)
 """In messages about the arguments of a program, its results, and where it is."""
 
 
