@@ -158,7 +158,7 @@ class Function:
     def _entry(self, key: Any, tree: Any) -> Entry:
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = Entry(self.options, tree, key[1])
+            entry = self._entries[key] = Entry(self.options, tree)
         if self.expected is not entry:
             if self.expected is not None and self.expected.mistaken:
                 self.expected.mistaken = False

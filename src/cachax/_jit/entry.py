@@ -107,9 +107,8 @@ class Entry:
     """For one structure of arguments. `tree` is of that structure: the arguments, with
     None for the static ones."""
 
-    def __init__(self, options: Options, tree: Any, statics: Any) -> None:
+    def __init__(self, options: Options, tree: Any) -> None:
         self.options = options
-        self.statics = statics
         self.is_global = are_global(jax.tree.leaves(tree))
         """Whether it is for calls with global arrays. What a process does with its own
         arrays must make no difference to what it launches together with others."""
