@@ -82,20 +82,20 @@ def test_one_small_object() -> None:
     fun = cachax.jit(lambda o: o.y * o.total)
     counts = counted(lambda: fun(OBJECT))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 60
+    assert counts["instructions"] <= 65
 
 
 def test_and_a_thousand_arrays_beside_it() -> None:
     fun = cachax.jit(lambda o, arrays: o.y * o.total + arrays["array 0"])
     counts = counted(lambda: fun(OBJECT, ARRAYS))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 60
+    assert counts["instructions"] <= 65
 
 
 def test_twenty_properties_are_no_more_work_than_one() -> None:
     many = cachax.warm(Many(ONES, ONES))
     fun = cachax.jit(lambda o: sum(getattr(o, f"p{i}") for i in range(20)))
-    assert counted(lambda: fun(many))["instructions"] <= 60
+    assert counted(lambda: fun(many))["instructions"] <= 65
 
 
 @pytest.mark.parametrize("depth", [1, 5])
@@ -110,7 +110,7 @@ def test_nor_is_how_deep_it_is_inside_others(depth: int) -> None:
     fun = cachax.jit(lambda box: opened(box).total)
     counts = counted(lambda: fun(box))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 65
+    assert counts["instructions"] <= 75
 
 
 @pytest.mark.parametrize("count", [5, 200])
@@ -119,7 +119,7 @@ def test_many_objects_take_a_few_instructions_each(count: int) -> None:
     objects = [cachax.warm(Cached(ONES, ONES)) for _ in range(count)]
     counts = counted(lambda: fun(objects))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 60 + 14 * count
+    assert counts["instructions"] <= 60 + 21 * count
 
 
 def test_no_object() -> None:
@@ -145,7 +145,7 @@ def test_an_object_rebuilt_for_every_call(y: Any) -> None:
     counts = counted(lambda: fun(next(objects)))
     assert kept.total == 4
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 60
+    assert counts["instructions"] <= 65
 
 
 def test_a_new_object_for_every_call() -> None:

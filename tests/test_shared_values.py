@@ -651,3 +651,53 @@ def test_a_leaf_elsewhere_in_an_equinox_model() -> None:
         third = eqx.tree_at(lambda m: m.layers[1].weight, other, jnp.zeros((2, 2)))
         close(third.total, 2.0)
     assert counts == {"norm": 3, "total": 2}
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class Twice:
+    x: Any
+    z: Any
+
+    @cachax.cached_property
+    def p(self) -> Any:
+        return self.x.sum()
+
+    @cachax.cached_property
+    def q(self) -> Any:
+        return self.p * 2
+
+
+def twice() -> tuple[Any, Any]:
+    """A class that nothing was learned of, and its arrays."""
+    p, q = Twice.p.func, Twice.q.func
+    body = {"p": cachax.cached_property(p), "q": cachax.cached_property(q)}
+    cls: Any = type("Twice", (Twice,), body)
+    jax.tree_util.register_dataclass(cls, ["x", "z"], [])
+    return cls, (jnp.arange(4.0), jnp.zeros(3))
+
+
+def test_what_depends_on_a_preset_value_is_not_shared_inside_jit() -> None:
+    cls, arrays = twice()
+    given = cachax.preset(cls(*arrays), p=jnp.float32(100))
+
+    @cachax.jit
+    def rebuilt(given: Any) -> Any:
+        new = replace(given, z=given.z + 1)
+        return given.q, new.p, new.q
+
+    assert rebuilt(given) == (200, 6, 12)
+
+
+def test_what_depends_on_an_assigned_value_is_not_shared_inside_jit() -> None:
+    cls, arrays = twice()
+
+    @cachax.jit
+    def both(x: Any, z: Any) -> Any:
+        assigned = cls(x, z)
+        assigned.p = jnp.float32(100)
+        other = cls(x, z)
+        return assigned.q, other.q, other
+
+    first, second, returned = both(*arrays)
+    assert (first, second, returned.q) == (200, 12, 12)

@@ -1,8 +1,9 @@
-"""What is at hand for a warm call is never more than what is so."""
+"""A warm call takes the values of its own arguments, and keeps no others."""
 
 import copy
 import dataclasses
 import gc
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import jax.numpy as jnp
 import pytest
 
 import cachax
+from cachax._core import index
+from cachax._jit.entry import Plan
 
 from measure import compilations, computations, computing
 
@@ -49,7 +52,7 @@ def point(x: float = 1.0) -> Point:
 
 
 def warmed(fun: Callable[..., Any], *args: Any) -> None:
-    """Called often enough to have everything at hand."""
+    """Called often enough to have everything ready."""
     for _ in range(3):
         fun(*args)
 
@@ -421,3 +424,119 @@ def test_what_is_not_used_is_passed_by_as_well() -> None:
             assert fun(p, jnp.zeros(1)).tolist() == [6]
             assert fun(p, jnp.float32(0)) == 3
     assert counts == {"double": 1}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    x: jax.Array
+
+    @cachax.cached_property
+    def p(self) -> jax.Array:
+        return self.x.sum()
+
+    @cachax.cached_property
+    def q(self) -> jax.Array:
+        return self.p * 2
+
+
+@pytest.mark.parametrize("calls_before", [0, 1, 3, 14])
+@pytest.mark.parametrize(("name", "expected"), [("p", 100), ("q", 200)])
+def test_a_value_in_the_dict_of_an_object_is_used(
+    name: str, expected: float, calls_before: int
+) -> None:
+    """`vars(obj)["p"] = value`, of which cachax is told nothing."""
+    x = jnp.arange(4.0)
+
+    class Own(Chain):  # nothing is known of its values
+        p = cachax.cached_property(Chain.p.func)
+        q = cachax.cached_property(Chain.q.func)
+
+    jax.tree_util.register_dataclass(Own, ["x"], [])
+    fun = cachax.jit(lambda s: getattr(s, name) + 0.0)
+    same = Own(x)
+    for i in range(calls_before):
+        fun(Own(x + i) if calls_before > 8 else same)
+    own = Own(x)
+    vars(own)["p"] = jnp.float32(100)
+    assert fun(own) == expected
+    assert getattr(own, name) == expected
+    assert fun(own) == expected
+    assert fun(Own(x)) == {"p": 6, "q": 12}[name]
+
+
+def test_a_thread_does_not_change_which_program_a_call_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A different thread calls the function after the values were looked up."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Switch(Multiples):
+        x: jax.Array
+
+        @cachax.cached_property
+        def is_large(self) -> bool:
+            return bool(self.x > 5)
+
+    fun = cachax.jit(lambda s: s.triple if s.is_large else -s.double)
+    small, large = Switch(jnp.float32(1)), Switch(jnp.float32(10))
+    fun(large), fun(small)
+    small = Switch(jnp.float32(2))
+    fun(small)
+    look_up = Plan.look_up
+
+    def slowly(plan: Plan, *call: Any) -> Any:
+        found = look_up(plan, *call)
+        if threading.current_thread() is threading.main_thread():
+            thread = threading.Thread(target=lambda: fun(large))
+            thread.start()
+            thread.join()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Plan, "look_up", slowly)
+        assert fun(small) == -4
+    assert [fun(small), fun(small), fun(large)] == [-4, -4, 30]
+
+
+@pytest.mark.parametrize("data", [["x", "scale"], ["x"]])
+def test_a_sweep_over_a_number_keeps_two_values(data: list[str]) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Scaled:
+        x: jax.Array
+        scale: float
+
+        @cachax.cached_property
+        def kernel(self) -> jax.Array:
+            return jnp.outer(self.x, self.x) * self.scale
+
+    static = [name for name in ("x", "scale") if name not in data]
+    jax.tree_util.register_dataclass(Scaled, data, static)
+    total = cachax.jit(lambda s: s.kernel.sum())
+    largest = cachax.jit(lambda s: s.kernel.max())
+    x = jnp.arange(7.0)
+    kernels = []
+    for i in range(6):
+        scaled = Scaled(x, 1.0 + i)
+        kernels.append(weakref.ref(scaled.kernel))
+        for _ in range(3):
+            assert total(scaled) == 441 * (1 + i)
+            assert largest(scaled) == 36 * (1 + i)
+    del scaled
+    gc.collect()
+    assert [kernel() is not None for kernel in kernels] == [False] * 4 + [True] * 2
+
+
+def test_functions_that_are_gone_leave_nothing_with_the_arrays() -> None:
+    p = cachax.warm(point(3.0))
+
+    def use(i: int) -> Any:
+        fun = cachax.jit(lambda p: p.double + i)
+        warmed(fun, p)
+        return weakref.ref(fun.__wrapped__)
+
+    functions = [use(i) for i in range(3)]
+    gc.collect()
+    assert [fun() for fun in functions] == [None] * 3
+    assert not index.contents_by_id[id(p.x)].calls

@@ -103,12 +103,12 @@ class Computed(Key):
             context, original = reading
             if context.only_known and self.peek(original, MISSING) is MISSING:
                 raise NotKnownError
-            return context.value(self, *self._read_original(original)), None
+            return context.value(self, obj, *self._read_original(original)), None
         inputs = inputs_of(obj)
         if inputs is None:
             return self.evaluate(obj, None)[0], None
         traces = traces_in(obj)
-        if self.may_be_supplied(inputs) and self._uses_supplied(obj, inputs):
+        if self.may_be_supplied(inputs) and self.uses_supplied(obj, inputs):
             return self.evaluate(obj, None)[0], None
         used = self._traces_used(obj, inputs, traces)
         if not used:
@@ -122,7 +122,7 @@ class Computed(Key):
             if record is not None:
                 return self._found(obj, record, inputs), record
             value, uses = self.evaluate(obj, inputs)
-            if uses is None or self._uses_supplied(obj, inputs):
+            if uses is None or self.uses_supplied(obj, inputs, uses):
                 return value, None
             if memo.after_a_body(obj) is memo_of(obj):
                 record = self.note(inputs, uses, value)
@@ -133,7 +133,7 @@ class Computed(Key):
         value = table.find(self, obj, inputs)
         if value is NOT_PROVIDED:
             value, uses = self.evaluate(obj, inputs)
-            if uses is not None:
+            if uses is not None and not self.uses_supplied(obj, inputs, uses):
                 table.records.append((self, inputs, uses, value))
         return value, None
 
@@ -174,7 +174,7 @@ class Computed(Key):
         inputs = inputs_of(original)
         if inputs is None or self.is_supplied(original):
             return value, original, None
-        is_shared = not self._uses_supplied(original, inputs)
+        is_shared = not self.uses_supplied(original, inputs)
         return value, original, self.learned.get(inputs) if is_shared else None
 
     def learn(self, obj: Any, inputs: Inputs) -> Uses:
@@ -220,15 +220,22 @@ class Computed(Key):
             stack += key.learned.keys_read - seen
         return False
 
-    def _uses_supplied(self, obj: Any, inputs: Inputs) -> bool:
+    def uses_supplied(self, obj: Any, inputs: Inputs, uses: Uses | None = None) -> bool:
         """Whether the value for this object depends on one that was assigned."""
-        uses = self.learned.get(inputs)
+        uses = uses or self.learned.get(inputs)
         return uses is not None and any(
-            key.is_supplied(obj) or key._uses_supplied(obj, inputs)
+            key.is_supplied(obj) or key.uses_supplied(obj, inputs)
             if is_same
             else key.was_ever_supplied() and _has_supplied_inside(obj)
             for key, is_same in uses.reads
         )
+
+    def depends_on_supplied(self, obj: Any) -> bool:
+        """The same, and whether it was assigned itself."""
+        if self.was_supplied and self.is_supplied(obj):
+            return True
+        inputs = inputs_of(obj) if self.was_ever_supplied() else None
+        return inputs is not None and self.uses_supplied(obj, inputs)
 
     def record(self, inputs: Inputs) -> index.Record | None:
         """The record for an object with these inputs."""
@@ -267,10 +274,8 @@ class Computed(Key):
 
     def _put(self, inputs: Inputs, uses: Uses, template: Template) -> index.Record:
         arrays, statics = uses.arrays(inputs), uses.statics(inputs)
-        record = index.put(self, arrays, statics, template, inputs.holders)
-        record.uses = uses
-        record.numbers = inputs.by_position
-        return record
+        numbers, holders = inputs.by_position, inputs.holders
+        return index.put(self, arrays, statics, template, uses, numbers, holders)
 
     def forget(self, obj: Any) -> None:
         """The value for `obj`, and for all objects with the same arrays."""

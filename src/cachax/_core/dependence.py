@@ -7,8 +7,10 @@ ordinary array, which a body may well keep. If the body looks at the contents of
 array (`if x > 0`, `np.asarray(x)`), it gets them, and that is noted.
 """
 
+import gc
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any
 
 import jax
@@ -36,6 +38,9 @@ class Dependence(TraceBase):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.parent_trace: Trace = current_trace()
+        self.is_over = False
+        self.tracers = 0
+        """How many there are."""
         self.looked_at = False
         """Whether the contents of an array were looked at, or written to: what is used
         may depend on them."""
@@ -46,11 +51,25 @@ class Dependence(TraceBase):  # type: ignore[misc]
         """`value`, which depends on these inputs."""
         return Dependent(self, value, frozenset(inputs))
 
+    def end(self) -> None:
+        """From now on, a tracer that is left is as good as its value."""
+        self.is_over = True
+
+    def has_survivors(self) -> bool:
+        """Whether something still holds a tracer."""
+        if self.tracers:
+            gc.collect()  # the same decision whenever the collector runs
+        return self.tracers > 0
+
     def own(self, x: Any) -> bool:
         return type(x) is Dependent and x._trace is self
 
-    def _value(self, x: Any) -> Any:
+    def value(self, x: Any) -> Any:
         return x.value if self.own(x) else x
+
+    def inputs_of(self, tracers: Iterable[Any]) -> Inputs:
+        """Those that any of them depends on."""
+        return frozenset[int]().union(*(x.inputs for x in tracers if self.own(x)))
 
     def _run(
         self,
@@ -58,16 +77,13 @@ class Dependence(TraceBase):  # type: ignore[misc]
         run: Callable[[list[Any]], Any],
         used: Callable[[list[Any]], list[bool]] | None = None,
     ) -> Any:
-        values = [self._value(x) for x in tracers]
+        values = [self.value(x) for x in tracers]
         with set_current_trace(self.parent_trace):
             out = run(values)
         if not any(map(self.own, tracers)):
             return out
         is_used = [True] * len(tracers) if used is None else used(values)
-        pairs = zip(tracers, is_used, strict=True)
-        inputs = frozenset[int]().union(
-            *(x.inputs for x, is_used in pairs if is_used and self.own(x))
-        )
+        inputs = self.inputs_of(compress(tracers, is_used))
         results = out if isinstance(out, list | tuple) else [out]
         if any(map(is_ref, [*values, *results])):
             self.looked_at = True
@@ -133,13 +149,17 @@ class Dependent(Tracer):  # type: ignore[misc]
         self._trace = trace  # type: ignore[misc]
         self.value = value
         self.inputs = inputs
+        trace.tracers += 1
+
+    def __del__(self) -> None:
+        self._trace.tracers -= 1
 
     @property
     def aval(self) -> Any:
         return aval_of(self.value)
 
     def full_lower(self) -> Any:
-        return self
+        return self.value if self._trace.is_over else self
 
     def to_concrete_value(self) -> Any:
         return None  # JAX checks for it in many places, to do without an operation

@@ -43,7 +43,13 @@ class Record:
     )
 
     def __init__(
-        self, key: Key, contents: "tuple[Contents, ...]", statics: Any, value: Template
+        self,
+        key: Key,
+        contents: "tuple[Contents, ...]",
+        statics: Any,
+        value: Template,
+        uses: Any,
+        numbers: dict[int, Any],
     ) -> None:
         self.key = key
         self.contents = contents
@@ -51,9 +57,9 @@ class Record:
         self.template = value
         self.packed: Any = None
         """Its form inside `jit`, once that is known (`_jit`)."""
-        self.uses: Any = None
+        self.uses = uses
         """Which of the inputs of its object it used."""
-        self.numbers: dict[int, Any] = {}
+        self.numbers = numbers
         """The Python numbers of its object, by position."""
         self.holders: set[Contents] = set()
         """For a value that used no array: the contents of the arrays of its objects."""
@@ -75,13 +81,15 @@ class Contents:
         self.refs: dict[int, _ArrayRef] = {}
         """The arrays, by id."""
         self.records: tuple[Record, ...] = ()
-        self.calls: dict[Any, Callable[[], None]] = {}
-        """To be called when they are gone, or a record is."""
+        self.calls: dict[tuple[int, Any], Any] = {}
+        """What is ready for calls with these arrays, and goes when they are gone or a
+        record is: tables, by their ids and the keys in them."""
 
-    def call_all(self) -> None:
+    def remove_calls(self) -> None:
         calls, self.calls = self.calls, {}
-        for call in calls.values():
-            call()
+        for (_, key), table in calls.items():
+            if (ready := table()) is not None:
+                ready.remove(key)
 
 
 class _ArrayRef(weakref.ref[Any]):
@@ -172,12 +180,14 @@ def put(
     arrays: Sequence[Any],
     statics: Any,
     template: Template,
+    uses: Any,
+    numbers: dict[int, Any],
     holders: Iterable[Any] = (),
 ) -> Record:
     """Keep a value for these arrays. If it used none, `holders` are the arrays that it
     stays with, as long as one of them is there."""
     contents = tuple(map(contents_of, arrays))
-    record = Record(key, contents, statics, template)
+    record = Record(key, contents, statics, template, uses, numbers)
     if not contents:
         _hold(record, holders)
         return record
@@ -186,14 +196,14 @@ def put(
     if others:
         for old in others:
             if old.statics == statics:
-                drop(old)
+                _replace(old)
         for old in _records.get(place, ())[_VARIANTS - 1 :]:
-            drop(old)
+            _replace(old)
         others = _records.get(place, ())
     _records[place] = (record, *others)
     if group is not None:  # of a method: a value for every set of arguments
         for old in _groups.get(group, [])[_FOR_ONE_METHOD - 1 :]:
-            drop(old)
+            _replace(old)
         _groups.setdefault(group, []).insert(0, record)
     for each in {*contents}:
         each.records = (*each.records, record)
@@ -258,16 +268,21 @@ def _gone(
             drop(record)
         else:
             record.holders.discard(contents)
-    contents.call_all()
+    contents.remove_calls()
 
 
 def forget(record: Record) -> None:
     """Remove a record though its arrays are there."""
-    drop(record)
+    _replace(record)
     record.is_cleared = True
     Changes.count += 1
+
+
+def _replace(record: Record) -> None:
+    """The same, and what is ready with it."""
+    drop(record)
     for each in record.contents:
-        each.call_all()
+        each.remove_calls()
 
 
 def records_of(array: Any) -> list[Record]:

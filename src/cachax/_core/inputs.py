@@ -6,6 +6,7 @@ the fields, not by `jax.tree.flatten`, for the reasons given in `fields.py`.
 
 import functools
 import gc
+import inspect
 import operator
 import struct
 import types
@@ -14,7 +15,7 @@ from array import array as array_array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -90,6 +91,9 @@ class Inputs:
     among the things taken apart: JAX sorts them."""
     writable: frozenset[int]
     """Which of the arrays are numpy's: a change of their contents can't be detected."""
+    in_keys: frozenset[int]
+    """Which of the arrays are in objects that are equal to others: a body gets these
+    objects as they are, because a table may be keyed by them."""
 
     @property
     def by_position(self) -> dict[int, Any]:
@@ -132,11 +136,14 @@ def inputs_of(obj: Any) -> Inputs | None:
     seen: dict[int, int] = {}
     unordered: set[int] = set()
     writable: set[int] = set()
+    in_keys: set[int] = set()
     stack = [obj]
     while stack:
         thing = stack.pop()
         cls = type(thing)
-        if cls in NUMBERS:
+        if cls is _Since:
+            in_keys.update(range(thing.start, len(arrays)))
+        elif cls in NUMBERS:
             numbers.append((len(arrays), cls))
             statics.append(aval_of_number(thing))
             arrays.append(thing)
@@ -158,6 +165,7 @@ def inputs_of(obj: Any) -> Inputs | None:
         else:
             seen[id(thing)] = len(seen)
             taken = take_apart(thing)
+            _note_supplied(thing)
             statics.append((cls, taken.names, len(taken.parts)))
             if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
                 statics.append(Same(thing))
@@ -166,10 +174,50 @@ def inputs_of(obj: Any) -> Inputs | None:
                 orders += [(seen[id(thing)], order)] if order != taken.names else []
             if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
                 unordered.update(map(id, taken.parts))
+            stack += [_Since(len(arrays))] if _may_be_a_key(thing) else []
             stack += reversed(taken.parts)
     return Inputs(
-        arrays, tuple(statics), tuple(numbers), tuple(orders), frozenset(writable)
+        arrays,
+        tuple(statics),
+        tuple(numbers),
+        tuple(orders),
+        frozenset(writable),
+        frozenset(in_keys),
     )
+
+
+class _Since(NamedTuple):
+    """Stands for the end of a thing whose arrays begin here."""
+
+    start: int
+
+
+def _may_be_a_key(thing: Any) -> bool:
+    """Whether a copy could be taken for `thing` by `functools.lru_cache`, or by
+    `jax.jit` as a static argument: it is hashed and compared by code of its own."""
+    cls: Any = type(thing)
+    if cls.__eq__ is object.__eq__ or cls.__hash__ is None or is_registered(cls):
+        return False
+    if cls.__module__ == "builtins" or issubclass(cls, _CONTAINERS):
+        return False
+    try:
+        hash(thing)
+    except Exception:  # of its arrays, as that of a dataclass
+        return False
+    return True
+
+
+def _note_supplied(thing: Any) -> None:
+    """A user may have put a value into the `__dict__` of an object: from now on, one is
+    looked for."""
+    cls = type(thing)
+    names = names_of(cls) if cls.__dictoffset__ else ()
+    fields = instance_dict(thing, "__dict__") if names else {}
+    for name in names:
+        if name in fields:
+            source: Any = inspect.getattr_static(cls, name)
+            if hasattr(source, "note_supplied"):
+                source.note_supplied()
 
 
 def _is_one_of_a_kind(cls: type) -> bool:
@@ -367,7 +415,7 @@ class Copy:
         taken = take_apart(thing)
         parts = [self._copy(part) for part in taken.parts]
         new = thing
-        if self._is_changed(thing, parts, taken):
+        if not _may_be_a_key(thing) and self._is_changed(thing, parts, taken):
             if taken.rebuild is None or hasattr(type(thing), "__del__"):
                 raise CannotRebuildError
             new = taken.rebuild(parts)

@@ -11,7 +11,7 @@ of a dictionary, may make no difference.
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,12 +34,21 @@ from .._compat import (
 )
 from .dependence import Dependence
 from .fields import instance_dict, walk, walk_fields
-from .inputs import Copy, Inputs, Same, identity_of, inputs_of
-from .memo import keys_of, may_have_values
+from .inputs import (
+    CannotRebuildError,
+    Copy,
+    Inputs,
+    Same,
+    identity_of,
+    inputs_of,
+)
+from .levels import traces_in
+from .memo import keys_of, may_have_values, memo_of
 from .sources import names_of
 from .spread import are_spread
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
+_COMPILED = (jax.stages.Compiled, jax.stages.Lowered)
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
 _DEEPEST = 10
 """Bodies that run inside each other and are looked at. Each takes some 15 Python
@@ -130,51 +139,57 @@ def _compute_first(
     body: Body, obj: Any, inputs: Inputs, learned: Learned
 ) -> tuple[Any, Uses | None]:
     trace = Dependence()
-    numbers = {i for i, _ in inputs.numbers}
-    concrete = numbers | inputs.writable  # numpy computes differently
-    arrays = [
-        x if i in concrete else trace.tracer(x, (i,))
-        for i, x in enumerate(inputs.arrays)
-    ]
     is_too_deep = has_failed = False
-    structure: Any
+    value, uses = None, None
     try:
-        copy = _copy(obj, arrays)
-        with at_trace(trace):
-            reading = Reading(obj, copy, inputs)
-            value = _run(body, reading, copy)
-        leaves, structure = jax.tree.flatten(value, is_leaf=copy.is_copy)
-        rebuilt = structure.unflatten([*map(copy.original, leaves)])
-        _check_value(rebuilt, leaves, copy)
+        value, uses = _follow(trace, body, obj, inputs)
     except RecursionError:
         is_too_deep = True
     except Exception:
         has_failed = True
     finally:
-        trace.invalidate()
+        trace.end()
     if is_too_deep:
         with _reading.paused():  # or every level inside would be tried twice
             return body(obj), everything(inputs, reads=all_reads(obj))
     if has_failed:  # whatever it raises: it is run again as it is, and shows it
         value, uses = body(obj), learn(body, obj, inputs, learned)
-        learned.put(inputs, uses)
-        return value, uses if uses.is_shareable(inputs) else None
-    results = [x for x in leaves if trace.own(x)]
-    holds_its_object = any(map(copy.is_copy, leaves))
-    value = structure.unflatten(
-        [x.value if trace.own(x) else copy.original(x) for x in leaves]
-    )
-    if not reading.is_shareable:
+    elif trace.has_survivors():  # the value hides an array, or a table has it
+        value, uses = body(obj), everything(inputs, reads=all_reads(obj))
+    if uses is None:
         return value, None
-    used = reading.used.union(trace.reported, *(x.inputs for x in results))
-    used |= inputs.writable  # which is not known
-    uses = Uses(
-        tuple(i for i in sorted(used) if i not in numbers), False, (*reading.reads,)
-    )
-    if trace.looked_at or reading.everything or holds_its_object:
-        uses = everything(inputs, reads=reading.reads)
     learned.put(inputs, uses)
     return value, uses if uses.is_shareable(inputs) else None
+
+
+def _follow(
+    trace: Dependence, body: Body, obj: Any, inputs: Inputs
+) -> tuple[Any, Uses | None]:
+    """The value of the body, and what it depends on; None if identity can't say."""
+    numbers = {i for i, _ in inputs.numbers}
+    concrete = numbers | inputs.writable | inputs.in_keys  # numpy computes differently
+    arrays = [
+        x if i in concrete else trace.tracer(x, (i,))
+        for i, x in enumerate(inputs.arrays)
+    ]
+    copy = _copy(obj, arrays)
+    with at_trace(trace):
+        reading = Reading(obj, copy, arrays)
+        value = _run(body, reading, copy)
+    leaves: list[Any]
+    structure: Any
+    leaves, structure = jax.tree.flatten(value, is_leaf=copy.is_copy)
+    rebuilt = structure.unflatten([*map(copy.original, leaves)])
+    _check_value(rebuilt, leaves, copy)
+    value = structure.unflatten([trace.value(copy.original(x)) for x in leaves])
+    if not reading.is_shareable:
+        return value, None
+    if trace.looked_at or reading.everything or any(map(copy.is_copy, leaves)):
+        return value, everything(inputs, reads=reading.reads)
+    used = trace.reported | trace.inputs_of(leaves)
+    used |= inputs.writable | inputs.in_keys  # which is not known
+    positions = tuple(i for i in sorted(used) if i not in numbers)
+    return value, Uses(positions, False, (*reading.reads,))
 
 
 def _copy(obj: Any, arrays: list[Any]) -> Copy:
@@ -187,6 +202,15 @@ def _copy(obj: Any, arrays: list[Any]) -> Copy:
             for name in names_of(type(new)):
                 fields.pop(name, None)
     return copy
+
+
+def _has_supplied(obj: Any) -> bool:
+    """Whether the user put a value there, or a body did."""
+    if not may_have_values(type(obj)) or not type(obj).__weakrefoffset__:
+        return False
+    fields = instance_dict(obj, "__dict__") if type(obj).__dictoffset__ else ()
+    names = names_of(type(obj))
+    return bool(memo_of(obj).supplied) or any(name in fields for name in names)
 
 
 def all_reads(obj: Any) -> set[Any]:
@@ -314,13 +338,14 @@ def _trace(
     reading: Any = None
     structure: Any = None
     statics: list[Any] = []
-    concrete = set() if trace_numbers else {i for i, _ in inputs.numbers}
+    concrete = {*inputs.in_keys}
+    concrete |= set() if trace_numbers else {i for i, _ in inputs.numbers}
 
     def of_arrays(given: list[Any]) -> list[Any]:
         nonlocal reading, structure, statics
         arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
         copy = _copy(obj, arrays)
-        reading = Reading(obj, copy, inputs, only_known)
+        reading = Reading(obj, copy, arrays, only_known)
         value = _run(body, reading, copy)
         leaves, structure = jax.tree.flatten(value)
         _check_value(value, leaves, copy)
@@ -333,6 +358,7 @@ def _trace(
         return None
     used = {i for i, is_used in enumerate(inputs_used(jaxpr)) if is_used}
     used |= {*range(len(inputs.arrays))} if reading.everything else reading.used
+    used |= inputs.in_keys
     numbers = {i for i, _ in inputs.numbers}
     positions = tuple(i for i in sorted(used) if i not in numbers)
     uses = Uses(positions, False, (*reading.reads,))
@@ -348,11 +374,11 @@ class _NotAFunctionError(Exception):
 
 
 def _check_value(value: Any, leaves: list[Any], copy: Copy) -> None:
-    """A tracer, or a copy, may be where JAX doesn't see it."""
+    """A tracer, or a copy, may be where JAX doesn't see it, or in compiled code."""
     visible = {*map(id, leaves)}
     for part in walk(value):
         is_hidden = isinstance(part, Tracer) or copy.is_copy(part)
-        if is_hidden and id(part) not in visible:
+        if (is_hidden and id(part) not in visible) or isinstance(part, _COMPILED):
             raise _NotAFunctionError
 
 
@@ -369,13 +395,13 @@ class Reading:
     """Cached values that a traced body reads: inputs of its trace, with their uses."""
 
     def __init__(
-        self, obj: Any, copy: Copy, inputs: Inputs, only_known: bool = False
+        self, obj: Any, copy: Copy, arrays: Sequence[Any], only_known: bool = False
     ) -> None:
         self.copy: Any = copy
+        self._arrays = arrays
         self.only_known = only_known
         """Whether nothing may be computed."""
         self._obj = obj
-        self._inputs = inputs
         self._trace = current_trace()
         self.reads: set[Any] = set()
         self.used: set[int] = set()
@@ -385,30 +411,48 @@ class Reading:
     def close(self) -> None:
         """Let go of all tracers: the trace is over."""
         self.copy = self._trace = None
+        self._arrays = ()
 
     def original(self, obj: Any) -> Any:
         """What `obj` is a copy of, or None."""
-        return self.copy.original(obj) if self.copy.is_copy(obj) else None
+        if self.copy.is_copy(obj):
+            return self.copy.original(obj)
+        if isinstance(self._trace, Dependence) and traces_in(obj) == {self._trace}:
+            return self._made_of_values(obj)
+        return None
 
-    def value(self, key: Any, value: Any, original: Any, uses: Uses | None) -> Any:
+    def _made_of_values(self, obj: Any) -> Any:
+        """An object that the body made, with the arrays behind the tracers."""
+        inputs = inputs_of(obj)
+        if inputs is None or any(map(_has_supplied, walk_fields(obj))):
+            return None
+        try:
+            return Copy(obj, map(self._trace.value, inputs.arrays)).obj
+        except CannotRebuildError:
+            return None
+
+    def value(
+        self, key: Any, obj: Any, value: Any, original: Any, uses: Uses | None
+    ) -> Any:
         """What a body sees of a value that was computed for the original object."""
         self.reads.add((key, original is self._obj))
-        if uses is None:
+        inputs = inputs_of(obj)
+        if uses is None or inputs is None:
             self.is_shareable = False
-            return self._as_inputs(value)
-        inputs = self._inputs if original is self._obj else inputs_of(original)
-        assert inputs is not None
-        if original is self._obj:
-            self.used.update(uses.positions)
+            return self._as_inputs(value, ())
+        arrays = uses.arrays(inputs)
+        if isinstance(self._trace, Dependence):
+            used = self._trace.inputs_of(arrays)
         else:
-            ids = {*map(id, uses.arrays(inputs))}
-            self.used |= {i for i, x in enumerate(self._inputs.arrays) if id(x) in ids}
+            ids = {*map(id, arrays)}
+            used = frozenset(i for i, x in enumerate(self._arrays) if id(x) in ids)
+            self.used |= used
         leaves = jax.tree.leaves(value)
         if uses.is_host and not all(isinstance(x, jax.Array) for x in leaves):
             self.everything = True  # which arrays are used may depend on it
-        return self._as_inputs(value)
+        return self._as_inputs(value, used)
 
-    def _as_inputs(self, value: Any) -> Any:
+    def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
         leaves: list[Any]
         structure: Any
         leaves, structure = jax.tree.flatten(value)
@@ -417,12 +461,12 @@ class Reading:
             self.everything = True
             return value
         return structure.unflatten(
-            [self._as_input(x) if isinstance(x, jax.Array) else x for x in leaves]
+            [self._as_input(x, used) if isinstance(x, jax.Array) else x for x in leaves]
         )
 
-    def _as_input(self, x: Any) -> Any:
+    def _as_input(self, x: Any, used: Iterable[int]) -> Any:
         if isinstance(self._trace, Dependence):
-            return self._trace.tracer(x, ())  # it is in `used` already
+            return self._trace.tracer(x, used)
         return as_input(self._trace, x)
 
 

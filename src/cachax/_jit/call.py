@@ -170,11 +170,13 @@ class Function:
         self, entry: Entry, tree: Any, leaves: list[Any], args: Any, kwargs: Any
     ) -> Any:
         """With values that are known for these arguments, or that are computed."""
-        key = entry.key(args, kwargs)
-        ready = entry.ready.get(key)
-        values = entry.look_up(args, kwargs) if ready is None else ready.values
+        plan = entry.plan
+        ready = plan.ready.get(plan.key(args, kwargs))
+        if ready is not None and plan.is_supplied(args, kwargs):
+            ready = None
+        values = plan.look_up(args, kwargs) if ready is None else ready.values
         if values is not None:
-            program = entry.program if ready is None else ready.program
+            program = plan.program if ready is None else ready.program
             try:
                 out = entry.launch(program, values, args, kwargs)
             except Unprepared:
@@ -183,17 +185,17 @@ class Function:
             else:
                 entry.new_in_a_row, entry.is_new = 0, is_never_new
                 if ready is None:
-                    entry.keep(args, kwargs, key, values)
-                if entry.by_object and program.returned:
+                    plan.keep(args, kwargs, values)
+                if plan.by_object and program.returned:
                     self._pass_on_supplied(program, entry.objects(tree), out)
                 self.took(entry, tree, program.asks)
                 return out
         objects = entry.objects(tree)
-        if self._computes_inside(entry, objects, leaves):
+        if self._computes_inside(entry, leaves, args, kwargs):
             out = self._call_computing_inside(entry, leaves, args, kwargs)
             if out is not UNKNOWN:
                 entry.note_inside(tree)
-                self.took(entry, tree, [need.ask for need in entry.needs], True)
+                self.took(entry, tree, [need.ask for need in plan.needs], True)
                 return out
         return self._call_learning(entry, tree, objects, leaves, args, kwargs)
 
@@ -248,15 +250,15 @@ class Function:
         entry.new_in_a_row = entry.new_in_a_row + 1 if computed else 0
         if not any(isinstance(x, Tracer) for x in leaves):
             reliable = program if self._keeps_programs else None
-            entry.note(answers, reliable, traced, tree, args, kwargs)
-            entry.keep(args, kwargs, entry.key(args, kwargs), values)
+            plan = entry.note(answers, reliable, traced, tree, args, kwargs)
+            plan.keep(args, kwargs, values)
             self._pass_on_supplied(program, objects, out)
         elif program.returned:
             _provide_supplied(program, objects, out)
         if computed:
             # The next call that has its values must come through here, to count from
             # the start. (A call that is ready doesn't, except in a recording.)
-            entry.ready.clear()
+            entry.plan.ready.remove_all()
         self.took(entry, tree, program.asks)
         return out
 
@@ -302,20 +304,23 @@ class Function:
         )
 
     def _computes_inside(
-        self, entry: Entry, objects: list[Any], leaves: list[Any]
+        self, entry: Entry, leaves: list[Any], args: Any, kwargs: Any
     ) -> bool:
         """Whether the objects of a call are new, like those of the calls before."""
         if entry.new_in_a_row < _MANY_NEW or entry.inside is UNKNOWN:
             return False
-        if entry.by_object or not entry.needs or current_trace() is not CONCRETE:
+        plan = entry.plan
+        if plan.by_object or not plan.needs or current_trace() is not CONCRETE:
             return False
         if entry.inside is None and (
             tracing_is_forbidden()
-            or any(need.statics[3] for need in entry.needs)  # JAX sorts keys
+            or any(need.statics[3] for need in plan.needs)  # JAX sorts keys
             or any(type(x) in NUMBERS or isinstance(x, Tracer) for x in leaves)
         ):
             return False
-        return all(_is_new(need, objects, leaves) for need in entry.needs)
+        if plan.is_supplied(args, kwargs):
+            return False
+        return all(_is_new(need, leaves) for need in plan.needs)
 
     def _call_computing_inside(
         self, entry: Entry, leaves: list[Any], args: Any, kwargs: Any
@@ -360,12 +365,10 @@ def _tracing(program: Program, demand: Demand) -> Iterator[None]:
         running.program, running.demand = outer
 
 
-def _is_new(need: Need, objects: list[Any], leaves: list[Any]) -> bool:
+def _is_new(need: Need, leaves: list[Any]) -> bool:
     """Whether nothing is known of a value, nor of those that its body reads."""
     slot, key = need.ask
     if need.inner is None or not isinstance(slot, int) or need.numbers:
-        return False
-    if key.attrname in getattr(objects[slot], "__dict__", ()):  # supplied by the user
         return False
     inner = ((key, need.positions), *need.inner)
     return not any(

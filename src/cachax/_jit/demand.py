@@ -241,7 +241,7 @@ class Demand:
         """For each object: whether a value of it holds for others with its arrays."""
 
         def sharing(owner: Any) -> Callable[[Any], bool]:
-            return lambda key: not (key.was_supplied and key.is_supplied(owner))
+            return lambda key: not key.depends_on_supplied(owner)
 
         return [*map(sharing, self._objects.values())]
 

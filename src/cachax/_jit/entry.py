@@ -1,6 +1,7 @@
 """What a function has learned about arguments of one structure: which values it uses,
 and how to find them."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
@@ -14,6 +15,7 @@ from .._core.fields import instance_dict
 from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
+from .._core.sources import names_of
 from .._core.spread import are_global
 from .._core.values import Packed, static_identity
 from .demand import (
@@ -93,14 +95,116 @@ class Need:
 class Ready:
     """A program, and the values it takes for certain arrays."""
 
-    __slots__ = ("call", "held", "program", "values")
+    __slots__ = ("call", "contents", "held", "program", "values")
 
-    def __init__(self, program: Any, values: Any, held: Any) -> None:
+    def __init__(self, program: Any, values: Any, held: Any, contents: Any) -> None:
         self.program = program
         self.held = held
         """Static parts whose ids it is found by."""
+        self.contents: Sequence[index.Contents] = contents
+        """Of these arrays: when one is gone, or a value of it, so is this."""
         self.call = program.call
         self.values = values
+
+
+class ReadyCalls(dict[Any, Ready]):
+    """What is ready, by the key of a call. Contents of arrays hold it weakly: it goes
+    with its function."""
+
+    __slots__ = ("__weakref__",)
+
+    def keep(self, key: Any, ready: Ready) -> None:
+        self[key] = ready
+        for contents in ready.contents:
+            contents.calls[id(self), key] = weakref.ref(self)
+
+    def remove(self, key: Any) -> None:
+        ready = self.pop(key, None)
+        for contents in () if ready is None else ready.contents:
+            contents.calls.pop((id(self), key), None)
+
+    def remove_all(self) -> None:
+        for key in [*self]:
+            self.remove(key)
+
+    __del__ = remove_all
+
+
+class Plan:
+    """What calls with arguments of one structure take, as it was last learned. It is
+    replaced as a whole: threads may call a function at the same time."""
+
+    program: Any = None
+    """None if none can be relied on."""
+    needs: tuple[Need, ...] = ()
+    positions: tuple[int, ...] = ()
+    """The leaves that a value was ever found by, and the numbers among them."""
+    numbers: tuple[int, ...] = ()
+    by_object = False
+    """Whether a value belongs to an object, so that its arrays don't find it."""
+    static_numpy = False
+    settings: Any = None
+    """Of JAX, when it was learned."""
+    fields: tuple[str, ...] = ()
+    """Expressions for fields that may hold numbers that are static parts: for JAX, 2
+    and 2.0 are the same structure."""
+    static_numbers: Any = None
+    """What these fields hold."""
+    supplied_code = "False"
+    key_code: Any = None
+
+    def __init__(self) -> None:
+        self.ready = ReadyCalls()
+        self.key_of: Read = _no_key
+        """What `ready` is looked up by; KeyError if nothing is known of an array."""
+        self.find: Callable[[Any, Any], Ready] = _no_key
+        """What is ready for these arguments; KeyError if nothing is."""
+        self.read_fields: Read = _nothing
+        self.is_supplied: Read = _nothing
+        """Whether the user stored a value on an object."""
+        self._seen: dict[Any, bool] = Recent(64)
+        """Keys of calls that are not in `ready` yet."""
+
+    def key(self, args: Any, kwargs: Any) -> Any:
+        """Of a call; None if it can't be found in `ready`."""
+        try:
+            return self.key_of(args, kwargs)
+        except Exception:  # nothing is known of an array, or it isn't where it was
+            return None
+
+    def look_up(self, args: Any, kwargs: Any) -> list[Any] | None:
+        """The values for these arguments; None if one of them is not known."""
+        if self.program is None or self.settings != settings():
+            return None
+        values: list[Any] = []
+        try:
+            if self.is_supplied(args, kwargs):
+                return None
+            if self.fields:
+                fields = [*map(static_identity, self.read_fields(args, kwargs))]
+                if fields != self.static_numbers:
+                    return None
+            for need, form in zip(self.needs, self.program.forms, strict=True):
+                packed = need.find(args, kwargs, self.static_numpy)
+                if packed is None or (packed.form is not form and packed.form != form):
+                    return None
+                values += packed.arrays
+        except (KeyError, AttributeError, IndexError):
+            return None
+        return values
+
+    def keep(self, args: Any, kwargs: Any, values: Any) -> None:
+        """Have the values for these arrays ready, as long as the arrays are there. Only
+        if they are used twice: otherwise, many would be kept that are not used."""
+        key = self.key(args, kwargs)
+        if key is None or self.program is None:
+            return
+        if self.positions and not self._seen.pop(key, False):
+            self._seen[key] = True
+            return
+        contents = (key if isinstance(key, tuple) else (key,))[: len(self.positions)]
+        held = self.read_fields(args, kwargs)
+        self.ready.keep(key, Ready(self.program, values, held, contents))
 
 
 class Entry:
@@ -124,28 +228,8 @@ class Entry:
         self._reader: Reader | None = None
         self.courses: dict[Any, Course] = Recent()
         self.programs: dict[Any, Any] = Recent(64)
-        self.needs: tuple[Need, ...] = ()
-        self.by_object = False
-        """Whether a value belongs to an object, so that its arrays don't find it."""
-        self.program: Any = None
-        """The one that the last call took; None if it can't be relied on."""
-        self.settings: Any = None
-        """Of the last call that was looked at closely."""
-        self.ready: dict[Any, Ready] = {}
-        self.key_of: Read = _no_key
-        """What `ready` is looked up by; KeyError if nothing is known of an array."""
-        self.find: Callable[[Any, Any], Ready] = _no_key
-        """What is ready for these arguments; KeyError if nothing is."""
-        self._key_code: Any = None
-        self._seen: dict[Any, bool] = Recent(64)
-        """Keys of calls that are not in `ready` yet."""
-        self._positions: tuple[int, ...] = ()
-        self._numbers: tuple[int, ...] = ()
-        self._fields: list[str] = []
-        """Expressions for fields that may hold numbers that are static parts: for JAX,
-        2 and 2.0 are the same structure."""
-        self._read_fields: Read = _nothing
-        self._static_numbers: Any = None
+        self.plan = Plan()
+        self.find = self.plan.find
         self.by_signature = False
         """Whether calls with the same arrays take different programs."""
         self.mistaken = False
@@ -214,7 +298,7 @@ class Entry:
         tree: Any,
         args: Any,
         kwargs: Any,
-    ) -> None:
+    ) -> Plan:
         """What a call used, and which program it took."""
         may_have_more = any(key.was_supplied for _, key in self.inside_asks)
         passes_on = program is not None and program.passes_on(self.objects(tree))
@@ -223,120 +307,102 @@ class Entry:
         self.mistaken = False
         self.is_new = is_never_new
         by_object = any(answer.by_object for answer in answers.values())
-        self.by_object = by_object or may_have_more or passes_on
-        self.program = None if may_have_more else program
-        self.settings = settings()
+        before, plan = self.plan, Plan()
+        plan.by_object = by_object or may_have_more or passes_on
+        plan.program = None if may_have_more else program
+        plan.settings = settings()
+        plan.static_numpy = self.static_numpy
         needs = tuple(
             Need(ask, x, self, tree, args, kwargs) for ask, x in answers.items()
         )
-        self.needs = needs
-        positions = {*self._positions, *chain.from_iterable(n.positions for n in needs)}
-        numbers = {*self._numbers, *chain.from_iterable(n.numbers for n in needs)}
-        self._positions, self._numbers = tuple(sorted(positions)), tuple(numbers)
-        self._note_static_numbers(answers, tree)
-        self._static_numbers = [*map(static_identity, self._read_fields(args, kwargs))]
-        self._note_key(tree)
+        plan.needs = needs
+        positions = chain(before.positions, *(need.positions for need in needs))
+        numbers = chain(before.numbers, *(need.numbers for need in needs))
+        plan.positions, plan.numbers = tuple(sorted({*positions})), tuple({*numbers})
+        self._note_supplied(plan, tree)
+        self._note_static_numbers(plan, answers, tree)
+        plan.static_numbers = [*map(static_identity, plan.read_fields(args, kwargs))]
+        self._note_key(plan, tree)
+        self.plan, self.find = plan, plan.find
+        return plan
 
-    def _note_static_numbers(self, answers: Answers, tree: Any) -> None:
+    def _note_supplied(self, plan: Plan, tree: Any) -> None:
+        """A user may have put a value into the `__dict__` of an object, of which cachax
+        learns nothing. (Objects that can get fields have these in the key.)"""
+        reader, objects = self.reader(tree), self.objects(tree)
+        names: dict[int, dict[str, None]] = {}
+        for need in plan.needs:
+            slot, key = need.ask
+            if need.inner is None or not isinstance(slot, int):  # of any object
+                names = {
+                    i: dict.fromkeys(names_of(type(x))) for i, x in enumerate(objects)
+                }
+                break
+            keys = [key, *(key for key, _ in need.inner)]
+            names.setdefault(slot, {}).update(dict.fromkeys(k.attrname for k in keys))
+        code = []
+        for slot, its_names in names.items():
+            if its_names and type(objects[slot]).__dictoffset__:
+                fields = reader.fields(reader.object(slot), objects[slot])
+                free = reader.constant(frozenset(its_names).isdisjoint)
+                is_one = len(its_names) == 1
+                name = next(iter(its_names))
+                code.append(
+                    f"{name!r} in {fields}" if is_one else f"not {free}({fields})"
+                )
+        plan.supplied_code = " or ".join(code) or "False"
+        plan.is_supplied = reader.function(plan.supplied_code)
+
+    def _note_static_numbers(self, plan: Plan, answers: Answers, tree: Any) -> None:
         reader = self.reader(tree)
         objects = self.objects(tree)
-        self._fields = []
+        found: list[str] = []
         for slot in dict.fromkeys(slot for slot, _ in answers if type(slot) is int):
             asked = [x for (other, _), x in answers.items() if other == slot]
             if self.is_open[slot] or any(x.has_static_numbers for x in asked):
                 obj, names = reader.object(slot), _static_names(objects[slot])
                 if self.is_open[slot]:
-                    self._fields.append(f"*fields({obj}, {names!r})")
+                    found.append(f"*fields({obj}, {names!r})")
                 else:
-                    self._fields += [reader.field(obj, x, objects[slot]) for x in names]
-        self._read_fields = reader.function(self._fields)
+                    found += [reader.field(obj, x, objects[slot]) for x in names]
+        plan.fields = tuple(found)
+        plan.read_fields = reader.function(plan.fields)
 
-    def _note_key(self, tree: Any) -> None:
+    def _note_key(self, plan: Plan, tree: Any) -> None:
         """By the contents of the arrays; by other things only where they count."""
-        if self.by_object:
-            self.key_of = self.find = _no_key
-            self._key_code = None
+        if plan.by_object:
             return
-        reader = self.reader(tree)
-        parts = [f"contents[id({reader.leaf(i)})]" for i in self._positions]
-        more = [f"bits({reader.leaf(i)})" for i in self._numbers]
+        before, reader = self.plan, self.reader(tree)
+        parts = [f"contents[id({reader.leaf(i)})]" for i in plan.positions]
+        more = [f"bits({reader.leaf(i)})" for i in plan.numbers]
         more += [
-            f"*map(id, {x[1:]})" if x[0] == "*" else f"id({x})" for x in self._fields
+            f"*map(id, {x[1:]})" if x[0] == "*" else f"id({x})" for x in plan.fields
         ]
         more += ["*signature(args, kwargs)"] if self.by_signature else []
-        code = parts[0] if len(parts) == 1 and not more else tuple(parts + more)
-        if code != self._key_code:
-            self._key_code = code
-            self.key_of = reader.function(code)
-            self.ready = {}
-            ready = reader.constant(self.ready)
-            self.find = reader.function(f"{ready}[{joined(code)}]")
+        key = joined(parts[0] if len(parts) == 1 and not more else tuple(parts + more))
+        plan.key_code = (key, plan.supplied_code)
+        if plan.key_code == before.key_code:
+            plan.ready, plan.key_of, plan.find = (
+                before.ready,
+                before.key_of,
+                before.find,
+            )
+            plan._seen = before._seen
+            return
+        plan.key_of = reader.function(key)
+        ready = reader.constant(plan.ready)
+        if plan.supplied_code != "False":
+            key = f"None if {plan.supplied_code} else {key}"
+        plan.find = reader.function(f"{ready}[{key}]")
 
     def note_inside(self, tree: Any) -> None:
         """A call took the program that computes the values itself."""
-        reader, code = self.reader(tree), []
-        for need in self.needs:
-            slot, key = need.ask
-            inner = [places for _, places in need.inner or ()]
-            leaves = dict.fromkeys(chain(need.positions, *inner))
-            code += [f"id({reader.leaf(i)}) not in contents" for i in leaves]
-            if type(self.objects(tree)[slot]).__dictoffset__:
-                fields = f"get({reader.object(slot)}, '__dict__')"
-                code.append(f"{key.attrname!r} not in {fields}")  # nor supplied
-        self.is_new = reader.function(" and ".join(dict.fromkeys(code)))
-
-    def key(self, args: Any, kwargs: Any) -> Any:
-        """Of a call; None if it can't be found in `ready`."""
-        try:
-            return self.key_of(args, kwargs)
-        except Exception:  # nothing is known of an array, or it isn't where it was
-            return None
-
-    def look_up(self, args: Any, kwargs: Any) -> list[Any] | None:
-        """The values for these arguments; None if one of them is not known."""
-        if self.program is None or self.settings != settings():
-            return None
-        values: list[Any] = []
-        try:
-            if self._fields:
-                fields = [*map(static_identity, self._read_fields(args, kwargs))]
-                if fields != self._static_numbers:
-                    return None
-            for need, form in zip(self.needs, self.program.forms, strict=True):
-                packed = need.find(args, kwargs, self.static_numpy)
-                if packed is None or (packed.form is not form and packed.form != form):
-                    return None
-                values += packed.arrays
-        except (KeyError, AttributeError, IndexError):
-            return None
-        return values
-
-    def keep(self, args: Any, kwargs: Any, key: Any, values: Any) -> None:
-        """Have the values for these arrays ready, as long as the arrays are there. Only
-        if they are used twice: otherwise, many would be kept that are not used."""
-        if key is None or self.program is None:
-            return
-        if self._positions and not self._seen.pop(key, False):
-            self._seen[key] = True
-            return
-        self.ready[key] = Ready(self.program, values, self._read_fields(args, kwargs))
-        parts = (key if isinstance(key, tuple) else (key,))[: len(self._positions)]
-        token, remove = _removing(self.ready, key, parts)
-        for contents in parts:
-            contents.calls[token] = remove
-
-
-def _removing(
-    ready: dict[Any, Any], key: Any, parts: Sequence[index.Contents]
-) -> tuple[Any, Callable[[], None]]:
-    token = (id(ready), key)
-
-    def remove() -> None:
-        ready.pop(key, None)
-        for contents in parts:
-            contents.calls.pop(token, None)
-
-    return token, remove
+        plan, reader = self.plan, self.reader(tree)
+        inner = (places for n in plan.needs for _, places in n.inner or ())
+        leaves = chain(*(need.positions for need in plan.needs), *inner)
+        new = [f"id({reader.leaf(i)}) not in contents" for i in dict.fromkeys(leaves)]
+        code = " and ".join([*new, f"not ({plan.supplied_code})"])
+        self.is_new = reader.function(code)
 
 
 def _no_key(args: Any, kwargs: Any) -> Any:

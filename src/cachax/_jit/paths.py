@@ -166,6 +166,12 @@ class Reader:
         """The expression for a field of an object, whose expression is `code`."""
         return self._after(code, _step(type(obj), name, is_slot=False))
 
+    def fields(self, code: str, obj: Any) -> str:
+        """The expression for the `__dict__` of an object."""
+        getter: Any = type(obj).__getattribute__
+        is_plain = getter is object.__getattribute__
+        return f"{code}.__dict__" if is_plain else f"get({code}, '__dict__')"
+
     def constant(self, thing: Any) -> str:
         """A name for a thing, in expressions."""
         name = f"constant_{len(self.names)}"

@@ -252,8 +252,9 @@ def _take_brought(result: Result, arrays_used: Sequence[Any]) -> None:
                 else template_of(each.packed.fill(its, used), used)
             )
             if template is not None:
-                record = index.put(each.key, used, each.statics, template)
-                record.uses, record.numbers = each.uses, each.numbers
+                index.put(
+                    each.key, used, each.statics, template, each.uses, each.numbers
+                )
 
 
 def _take_traced(result: Result, given: Sequence[Any]) -> None:

@@ -216,7 +216,9 @@ class Calls:
 def _read_inside(entry: Any, objects: list[Any]) -> list[tuple[Any, Any]]:
     """The values that a program computes for those it uses: keys, and objects."""
     pairs = {
-        (key, need.ask[0]): None for need in entry.needs for key, _ in need.inner or ()
+        (key, need.ask[0]): None
+        for need in entry.plan.needs
+        for key, _ in need.inner or ()
     }
-    used = {(need.key, need.ask[0]) for need in entry.needs}
+    used = {(need.key, need.ask[0]) for need in entry.plan.needs}
     return [(key, objects[slot]) for key, slot in pairs if (key, slot) not in used]

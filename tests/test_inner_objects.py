@@ -1,0 +1,218 @@
+"""Objects that a body makes, and things that a body keeps beyond its run."""
+
+import functools
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cachax
+
+from measure import computations, computing
+
+X = jnp.array([1.0, 2.0])
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Factor:
+    matrix: Any
+    offset: Any = 0.0
+
+    @cachax.cached_property
+    def lower(self) -> Any:
+        computing("lower")
+        return self.matrix + 1
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Process:
+    x: Any
+
+    @cachax.cached_property
+    def factor(self) -> Factor:
+        return Factor(self.x * 2)
+
+    @cachax.cached_property
+    def warmed(self) -> Factor:
+        return cachax.warm(Factor(self.x * 3))
+
+    @cachax.cached_property
+    def mean(self) -> Any:
+        return self.factor.lower * 2
+
+    @cachax.cached_property
+    def variance(self) -> Any:
+        return self.factor.lower * 3
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Shifted:
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def square(self) -> Any:
+        computing("square")
+        return self.x**2
+
+    @cachax.cached_property
+    def difference(self) -> Any:
+        return replace(self, y=self.y + 1).square - self.square
+
+
+def test_a_value_of_an_object_in_a_value_is_computed_once() -> None:
+    for i in range(3):
+        process = Process(X + i)
+        with computations() as counts:
+            lower = process.factor.lower
+            np.testing.assert_allclose(process.mean, lower * 2)
+            np.testing.assert_allclose(process.variance, lower * 3)
+            assert process.factor.lower is lower
+        assert counts["lower"] == 1, i
+
+
+def test_a_value_that_a_body_reads_of_an_object_it_returns_is_kept() -> None:
+    for i in range(3):
+        process = Process(X + i)
+        with computations() as counts:
+            np.testing.assert_allclose(process.warmed.lower, (X + i) * 3 + 1)
+        assert counts["lower"] == 1, i
+
+
+def test_a_body_that_rebuilds_its_object_finds_what_is_known() -> None:
+    for i in range(3):
+        shifted = Shifted(X + i, X)
+        with computations() as counts:
+            np.testing.assert_allclose(shifted.square, (X + i) ** 2)
+            np.testing.assert_allclose(shifted.difference, 0 * X)
+        assert counts["square"] == 1, i
+
+
+def test_what_an_object_made_in_a_body_depends_on_counts() -> None:
+    """Its value is known, and still the outer one depends on the array behind it."""
+    assert Process(X).mean is not None
+    np.testing.assert_allclose(Process(X + 5).mean, ((X + 5) * 2 + 1) * 2)
+    assert Shifted(X, X).difference is not None
+    np.testing.assert_allclose(Shifted(X + 1, X).difference, 0 * X)
+
+
+class Mesh:
+    """Equal by name, as a static field has to be."""
+
+    def __init__(self, name: str, nodes: Any) -> None:
+        self.name, self.nodes = name, nodes
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mesh) and self.name == other.name
+
+    @functools.partial(jax.jit, static_argnums=0)  # noqa: CX205 (that it works is the point)
+    def interpolated(self, y: Any) -> Any:
+        return self.nodes * y
+
+
+@functools.lru_cache  # noqa: CX204
+def weights(mesh: Mesh) -> Any:
+    return mesh.nodes * 2
+
+
+LOG: list[Any] = []
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Field:
+    y: Any
+    mesh: Mesh = field(metadata={"static": True})
+
+    @cachax.cached_property
+    def weighted(self) -> Any:
+        return weights(self.mesh) + self.y
+
+    @cachax.cached_property
+    def interpolated(self) -> Any:
+        return self.mesh.interpolated(self.y)
+
+    @cachax.cached_property
+    def logged(self) -> Any:
+        LOG.append(jnp.sum(self.y))
+        return self.y * 2
+
+
+def test_a_table_keyed_by_equal_objects_holds_values() -> None:
+    mesh = Mesh("table", jnp.arange(2.0))
+    np.testing.assert_allclose(Field(X, mesh).weighted, [1, 4])
+    np.testing.assert_allclose(weights(mesh) + 1, [1, 3])
+    np.testing.assert_allclose(jax.jit(lambda x: x + weights(mesh))(X), [1, 4])
+    np.testing.assert_allclose(np.asarray(weights(mesh)), [0, 2])
+    np.testing.assert_allclose(Field(X + 1, mesh).weighted, [2, 5])
+
+
+def test_a_jitted_method_of_a_static_object_works_elsewhere() -> None:
+    mesh = Mesh("jitted", jnp.arange(2.0))
+    np.testing.assert_allclose(Field(X, mesh).interpolated, [0, 2])
+    np.testing.assert_allclose(mesh.interpolated(X), [0, 2])
+    np.testing.assert_allclose(jax.jit(mesh.interpolated)(X), [0, 2])
+    np.testing.assert_allclose(
+        jax.grad(lambda y: mesh.interpolated(y).sum())(X), [0, 1]
+    )
+    np.testing.assert_allclose(Field(X + 1, mesh).interpolated, [0, 3])
+
+
+def test_what_a_body_puts_into_a_global_list_can_be_used() -> None:
+    LOG.clear()
+    cachax.warm(Field(X, Mesh("log", X)), "logged")
+    entry = LOG[0]
+    assert float(entry) == 3.0
+    np.testing.assert_allclose(entry + X, [4, 5])
+    np.testing.assert_allclose(jax.jit(lambda x: x + entry)(X), [4, 5])
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Hiding:
+    """Values that use `y` where no one can see it."""
+
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def local(self) -> Any:
+        y = self.y
+
+        class Scaled:
+            def __call__(self, z: Any) -> Any:
+                return z * y
+
+        return Scaled()
+
+    @cachax.cached_property
+    def registered(self) -> Any:
+        y = self.y
+
+        @jax.tree_util.register_static
+        class Scaled:
+            def __call__(self, z: Any) -> Any:
+                return z * y
+
+        return Scaled()
+
+    @cachax.cached_property
+    def compiled(self) -> Any:
+        y = self.y
+        return jax.jit(lambda z: z * y).lower(self.x).compile()
+
+
+@pytest.mark.parametrize("name", ["local", "registered", "compiled"])
+def test_a_value_that_hides_an_array_belongs_to_it(name: str) -> None:
+    for factor in (1.0, 2.0, 3.0):
+        hiding = Hiding(X, jnp.full(2, factor))
+        np.testing.assert_allclose(getattr(hiding, name)(X), X * factor)
