@@ -521,3 +521,25 @@ def test_clear_of_an_array_frees_its_values() -> None:
     jax.block_until_ready(state.total)
     cachax.clear(state.x)
     assert cachax.cached(state) == {}
+
+
+@pytest.mark.parametrize("jit", [jax.jit, cachax.jit])
+@pytest.mark.skipif(not hasattr(jax, "new_ref"), reason="JAX has no references")
+def test_an_object_with_a_reference_that_a_function_writes_to(jit: Any) -> None:
+    class Statistics:
+        def __init__(self) -> None:
+            self.total = jax.new_ref(jnp.zeros(3))
+
+        @cachax.cached_property
+        def mean(self) -> Any:
+            return self.total[...].mean()
+
+    statistics = Statistics()
+
+    @jit
+    def step(x: Any) -> Any:
+        statistics.total[...] += x
+        return statistics.mean
+
+    assert [float(step(jnp.ones(3))) for _ in range(3)] == [1, 2, 3]
+    assert statistics.mean == 3

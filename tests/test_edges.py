@@ -922,3 +922,31 @@ def test_a_value_whose_body_reads_one_that_depends_on_a_number() -> None:
     assert use(first) == first.solution == 12
     second = replace(first, scale=1)
     assert use(replace(second)) == second.solution == 6
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Logarithm:
+    x: Any
+
+    @cachax.cached_property
+    def safe(self) -> Any:
+        """With a nan on the way, and constants."""
+        return jnp.where(self.x > 0, jnp.log(self.x), 0.0) * 2.5
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        lambda: jax.debug_nans(True),
+        lambda: jax.debug_infs(True),
+        lambda: jax.transfer_guard("disallow"),
+    ],
+)
+def test_a_value_is_computed_for_a_call_as_in_a_program(context: Any) -> None:
+    """`jax.jit` doesn't look at intermediate results, and has constants."""
+    numbers = Logarithm(jnp.arange(3.0) - 1)
+    fun = cachax.jit(lambda numbers: numbers.safe + 1)
+    with context():
+        result = fun(numbers)
+    assert result.tolist() == [1, 1, 1]

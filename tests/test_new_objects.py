@@ -323,3 +323,16 @@ def test_a_method() -> None:
         own = Own(jnp.float32(5))
         assert int(own.use()) == int(own.use()) == int(own.double) == 10
     assert counts == {"double": 3 * ENOUGH + 1}
+
+
+def test_a_loop_that_returns_arrays_after_calls_with_new_objects() -> None:
+    step = cachax.jit(lambda p, y: (p.x, y + p.double))
+    for i in range(ENOUGH + 2):
+        step(point(i), jnp.float32(0))
+    p, y = point(3.0), jnp.float32(0)
+    with computations() as counts:
+        for _ in range(5):
+            x, y = step(p, y)
+            p = Point(x)
+    assert counts == {"double": 1}
+    assert y == 30

@@ -3,7 +3,7 @@
 
 import enum
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -82,6 +82,21 @@ def at_trace(trace: Trace) -> Iterator[None]:
             yield
         finally:
             context.set_axis_env(axes)
+
+
+@contextmanager
+def as_in_a_program() -> Iterator[None]:
+    """Operations may do what they may in a compiled program: use constants in spite of
+    `jax.transfer_guard`, and have a nan that is not in the result."""
+    config: Any = jax.config
+    with ExitStack() as stack:
+        if config.jax_debug_nans:
+            stack.enter_context(jax.debug_nans(False))
+        if config.jax_debug_infs:
+            stack.enter_context(jax.debug_infs(False))
+        if config.jax_transfer_guard_host_to_device is not None:
+            stack.enter_context(jax.transfer_guard_host_to_device("allow"))
+        yield
 
 
 @contextmanager

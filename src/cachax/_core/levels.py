@@ -15,6 +15,7 @@ from .._compat import (
     Tracer,
     at_trace,
     current_trace,
+    is_ref,
     parent_of,
     trace_of,
 )
@@ -36,11 +37,12 @@ def level_of(obj: object, body: object = None) -> Iterator[None]:
     """Operations inside this context happen at the level of `obj`.
 
     What the body closes over counts as well: a class made inside a traced function
-    may use the function's tracers. Then the value belongs to that inner level.
+    may use the function's tracers. Then the value belongs to that inner level. And an
+    object with a reference is at the level of what was written to it: the current one.
     """
     current = current_trace()
     level = current
-    if current is not CONCRETE:
+    if current is not CONCRETE and not any(map(is_ref, walk(obj))):
         level = _innermost(traces_in(obj, body), current)
     if level is current:
         yield

@@ -171,10 +171,12 @@ class Function:
     ) -> Any:
         """With values that are known for these arguments, or that are computed."""
         plan = entry.plan
-        ready = plan.ready.get(plan.key(args, kwargs))
+        ready = None if entry.mistaken else plan.ready.get(plan.key(args, kwargs))
         if ready is not None and plan.is_supplied(args, kwargs):
             ready = None
-        values = plan.look_up(args, kwargs) if ready is None else ready.values
+        values = None if ready is None else ready.values
+        if values is None and not entry.mistaken:
+            values = plan.look_up(args, kwargs)
         if values is not None:
             program = plan.program if ready is None else ready.program
             try:

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._compat import Trace, at_trace, current_trace
+from .._compat import Trace, as_in_a_program, at_trace, current_trace
 from .._core.computed import Computed
 from .._core.fields import is_frozen, is_open, walk
 from .._core.inputs import NUMBERS, Copy, Inputs, inputs_of
@@ -178,7 +178,8 @@ class Demand:
         owner = self._objects[slot]
         if not self.computed:
             self.computed = key.peek(owner, self) is self
-        key.read(owner)
+        with as_in_a_program():
+            key.read(owner)
         mapped = self._maps[slot] if isinstance(slot, int) else None
         if mapped is not None and isinstance(key, Computed):
             found = self._by_arrays(slot, key, mapped)

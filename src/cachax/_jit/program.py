@@ -2,6 +2,7 @@
 
 import inspect
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,8 +65,13 @@ class Program:
         self._layout = entry.layout
         self._transform = transform
 
+        weakly = weakref.ref(self)  # a cycle would wait for the garbage collector
+
         def run(_cached_values: Any, /, *args: Any, **kwargs: Any) -> Any:
-            return self._run(_cached_values, args, kwargs)
+            program = weakly()
+            if program is None:
+                raise Unprepared
+            return program._run(_cached_values, args, kwargs)
 
         run.__name__ = run.__qualname__ = name
         _sign(run, fun())

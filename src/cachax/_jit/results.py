@@ -112,9 +112,13 @@ class Result:
             return out
         if about.follow is None:
             about.prepare(entry, args, kwargs, out)
-        about.follow(args, kwargs, out)
-        if about.brought:
-            _take_brought(self, about.read(args, kwargs, out))
+        if not about.brought:
+            about.follow(args, kwargs, out)
+            return out
+        used = about.read(args, kwargs, out)
+        _take_brought(self, used, True)
+        about.follow(args, kwargs, out)  # what is known now
+        _take_brought(self, used, False)
         return out
 
 
@@ -238,10 +242,14 @@ def _comes_out_the_same(template: Template) -> bool:
     )
 
 
-def _take_brought(result: Result, arrays_used: Sequence[Any]) -> None:
+def _take_brought(
+    result: Result, arrays_used: Sequence[Any], of_arguments: bool
+) -> None:
     arrays = iter(result.arrays)
     for each, used in zip(result.about.brought, arrays_used, strict=True):
         its = [*islice(arrays, each.packed.form.holes)]
+        if each.is_argument is not of_arguments:
+            continue
         if each.is_supplied:
             obj = _returned(result.out)[each.number]
             memo_of(obj).supply(each.key, each.packed.fill(its, ()))
