@@ -216,6 +216,7 @@ class Entry:
         self.is_global = are_global(jax.tree.leaves(tree))
         """Whether it is for calls with global arrays. What a process does with its own
         arrays must make no difference to what it launches together with others."""
+        self.structure = jax.tree.structure(tree)
         self.layout = layout_of(tree)
         self.maps: list[Map | None] = []
         self.is_open: list[bool] = []

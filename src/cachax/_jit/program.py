@@ -63,6 +63,7 @@ class Program:
         self.fun = fun
         self._static = options.static
         self._layout = entry.layout
+        self._structure = entry.structure
         self._transform = transform
 
         weakly = weakref.ref(self)  # a cycle would wait for the garbage collector
@@ -89,10 +90,12 @@ class Program:
             # No trace: `debug_nans` looks for an operation, or a lifted decorator.
             args, kwargs = demand.call if is_mine else (args, kwargs)
             return self.fun()(*args, **kwargs)
-        if not is_mine or demand.was_traced:
-            raise Unprepared
         tree, _ = self._static.take_out(args, kwargs)
         leaves = jax.tree.leaves(tree)
+        if not is_mine or demand.was_traced:
+            if self._layout is not None or jax.tree.structure(tree) != self._structure:
+                raise Unprepared
+            demand = Demand((), (), leaves, False)  # without objects, there is none
         _check_the_same(demand, leaves, values, self._transform)
         table = Table(current_trace())
         try:
