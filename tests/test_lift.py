@@ -205,3 +205,34 @@ def test_and_when_it_is_inside_a_decorator(transform: Any, words: str) -> None:
     obj = FAMILIES[0].make(jnp.arange(3.0), jnp.arange(3.0))
     with pytest.raises(cachax.LiftError, match=words):
         use(obj)
+
+
+@pytest.mark.parametrize("donate", ["all", "all-except-first"])
+@pytest.mark.filterwarnings("ignore:Some donated buffers")
+def test_equinox_donates_what_it_would(donate: str) -> None:
+    """And never a cached value."""
+
+    class Net(eqx.Module):
+        grid: Any
+        weights: Any
+
+        @cachax.cached_property
+        def basis(self) -> Any:
+            computing("basis")
+            return self.grid * 2
+
+    @cachax.lift(eqx.filter_jit)(donate=donate)
+    def step(net: Any, batch: Any) -> Any:
+        weights = net.weights + net.basis + batch
+        return eqx.tree_at(lambda net: net.weights, net, weights), batch
+
+    net = Net(jnp.arange(3.0), jnp.ones(3))
+    basis, first, batch = net.basis, net, jnp.zeros(3)
+    with computations() as counts:
+        for _ in range(3):
+            net, batch = step(net, batch)
+    assert first.weights.is_deleted() is (donate == "all")
+    assert not basis.is_deleted()
+    assert net.weights.tolist() == [1, 7, 13]
+    if donate == "all":
+        assert not counts

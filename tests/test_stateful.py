@@ -176,6 +176,11 @@ class Programs(RuleBasedStateMachine):
             if depth_in(other, obj) >= 0:
                 self.computed[id(other)].clear()
 
+    def cleared(self) -> None:
+        """Values are cleared for all objects with the same arrays."""
+        for known in self.computed.values():
+            known.clear()
+
     @invariant()
     def every_cached_value_is_right(self) -> None:
         for obj in self.all:
@@ -222,7 +227,7 @@ class Programs(RuleBasedStateMachine):
         if not on_trust:
             for node in nodes(obj):
                 cachax.clear(node)
-                self.computed[id(node)].clear()
+            self.cleared()
         close(value(obj, name), TRUTH[name](obj))
         others = {
             "copy": copy.copy,
@@ -342,8 +347,7 @@ class Programs(RuleBasedStateMachine):
     @rule(obj=objects, name=names)
     def clear(self, obj: Any, name: str) -> None:
         cachax.clear(obj, *([] if "(" in name or name == "extent" else [name]))
-        for known in self.computed.values():  # of all objects with the same arrays
-            known.clear()
+        self.cleared()
 
     @rule(target=objects, obj=objects)
     def preset(self, obj: Any) -> Any:
@@ -365,7 +369,6 @@ TestPrograms = Programs.TestCase
 TestPrograms.settings = settings(
     max_examples=100,
     stateful_step_count=40,
-    derandomize=True,  # the same programs on every machine
     deadline=None,  # compiling takes as long as it takes
     suppress_health_check=[HealthCheck.too_slow],
 )

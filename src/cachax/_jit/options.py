@@ -78,7 +78,9 @@ class Options:
         numbers, names = options.get("static_argnums"), options.get("static_argnames")
         self.static = Arguments.of(fun, numbers, names)
         self.given = options
-        self.is_supported = options.get("abstracted_axes") is None
+        spares_first = str(options.get("donate")).endswith("-except-first")
+        self.is_supported = options.get("abstracted_axes") is None and not spares_first
+        """The values would come first, and they are not to be donated either."""
 
     def of_program(self, args: Sequence[Any]) -> dict[str, Any]:
         """The same for a program that has one more argument, which comes first."""
@@ -87,6 +89,8 @@ class Options:
             if options.get(name) is not None:
                 numbers = _as_numbers(options[name])
                 options[name] = tuple(n + 1 if n >= 0 else n for n in numbers)
+        if options.get("donate") in ("all", "warn"):  # of `equinox.filter_jit`
+            options["donate"] += "-except-first"
         shardings = options.get("in_shardings")
         if shardings is not None and shardings is not UNSPECIFIED:
             if not isinstance(shardings, tuple | list):
