@@ -311,3 +311,16 @@ def test_no_warning_in_ordinary_use() -> None:
         warnings.simplefilter("error")
         p = point()
         assert cachax.jit(lambda p: p.norm)(p) == 5
+
+
+def test_a_traceback_shows_the_lines_of_the_user() -> None:
+    """And one of cachax, as far as JAX removes its own."""
+
+    @cachax.jit
+    def fails(x: Any) -> Any:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as raised:
+        fails(jnp.ones(2))
+    files = [entry.path.name for entry in raised.traceback]
+    assert files == ["test_errors.py", "jit.py", "test_errors.py"]

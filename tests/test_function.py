@@ -397,3 +397,23 @@ def test_of_a_function_without_a_name() -> None:
     add = cachax.cache(functools.partial(lambda by, x: by + x, 1.0))
     close(add(jnp.ones(2)), np.full(2, 2.0))
     assert "partial" in repr(add)
+
+
+def test_arguments_that_need_each_other_in_two_threads() -> None:
+    """A lock for each set of arguments: the other thread's can be computed."""
+    inside, waiting = threading.Event(), threading.Event()
+
+    @cachax.cache
+    def table(n: int) -> int:
+        if n == 1:
+            inside.set()
+            assert waiting.wait(10)
+        return n
+
+    thread = threading.Thread(target=table, args=(1,))
+    thread.start()
+    assert inside.wait(10)
+    assert table(2) == 2
+    waiting.set()
+    thread.join()
+    assert table(1) == 1

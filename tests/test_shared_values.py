@@ -701,3 +701,28 @@ def test_what_depends_on_an_assigned_value_is_not_shared_inside_jit() -> None:
 
     first, second, returned = both(*arrays)
     assert (first, second, returned.q) == (200, 12, 12)
+
+
+def test_an_object_that_is_in_another_twice() -> None:
+    """JAX makes two of it, and that makes no difference."""
+
+    @jax.tree_util.register_dataclass
+    @dataclass
+    class Pair:
+        items: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return sum(item.q for item in self.items)
+
+    cls, arrays = twice()
+    item = cls(*arrays)
+    pair = Pair([item, item])
+    with computations() as counts:
+        assert pair.total == 24
+        assert jax.tree.map(lambda x: x, pair).total == 24
+        assert cachax.jit(lambda pair: pair.total)(pair) == 24
+        assert Pair([item, cls(*arrays)]).total == 24
+    assert counts == {"total": 1}
+    assert Pair([item, cls(arrays[0] + 1, arrays[1])]).total == 32

@@ -1039,3 +1039,39 @@ def test_an_nnx_module_that_is_split_and_merged_is_correct() -> None:
         variables = step(variables)
     expected = plain_params(flax_state(), replacing, 4)
     close(nnx.merge(graph, variables).w[...], expected["w"])
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("donate", [None, 0])
+@pytest.mark.parametrize(
+    "container", [tuple, lambda arrays: ({"first": [*arrays]},), lambda x: ((), *x)]
+)
+def test_a_state_with_tuples_of_arrays(
+    frozen: bool, donate: int | None, container: Any
+) -> None:
+    """As those of optimisers, beside a static number."""
+
+    @dataclasses.dataclass(frozen=frozen)
+    class State:
+        x: Any
+        moments: Any
+        n: int
+
+        @cachax.cached_property
+        def scaled(self) -> Any:
+            computing("scaled")
+            return self.x * self.n
+
+    jax.tree_util.register_dataclass(State, ["x", "moments"], ["n"])
+
+    def step(s: Any) -> Any:
+        moments = jax.tree.map(lambda m: m + s.scaled.sum(), s.moments)
+        return dataclasses.replace(s, moments=moments)
+
+    step = cachax.jit(step, donate_argnums=donate)
+    state = State(jnp.arange(3.0), container((jnp.zeros(2), jnp.ones(2))), 2)
+    with computations() as counts:
+        for _ in range(5):
+            state = step(state)
+    assert [x.tolist() for x in jax.tree.leaves(state.moments)] == [[30, 30], [31, 31]]
+    assert counts == {"scaled": 1}

@@ -4,6 +4,7 @@
 import enum
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from jax._src import distributed as _distributed  # global_state: 0.4.36 and lat
 from jax._src import dtypes as _dtypes
 from jax._src import sharding_impls as _shardings
 from jax._src import source_info_util as _source_info
+from jax._src import traceback_util as _tracebacks
 from jax._src import tree_util as _tree_util  # _registry: 0.4.36 and later
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.lax import lax as _lax  # _convert_element_type: 0.4.36 and later
@@ -36,6 +38,14 @@ COMPILED = MODULES[0]
 
 CONCRETE: Trace = _core.eval_trace
 """The level of values that are not traced at all."""
+
+for _part in ("_core", "_jit"):  # messages show the lines of the user instead
+    _directory = str(Path(__file__).parent / _part)
+    _source_info.register_exclusion(_directory)
+    _tracebacks.register_exclusion(_directory)
+
+api_boundary: Any = _tracebacks.api_boundary
+"""Where tracebacks begin that are shown to users."""
 
 _Jitted = type(jax.jit(lambda: None))
 

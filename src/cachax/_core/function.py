@@ -79,7 +79,7 @@ class CachedFunction(Generic[P, R]):
 
     def __init__(self, fun: Callable[P, R]) -> None:
         self._of_nothing: dict[Any, Any] = Recent()
-        self._lock = threading.RLock()
+        self._locks: WeakValueDictionary[Any, _Lock] = WeakValueDictionary()
         self._signature = inspect.signature(fun)
         self._keys: WeakValueDictionary[Any, FunctionKey] = WeakValueDictionary()
         """Kept by the values that are kept under them, and so are the arguments."""
@@ -135,7 +135,8 @@ class CachedFunction(Generic[P, R]):
 
     def _call_on_nothing(self, statics: dict[int | str, Any]) -> R:
         key = self._key(statics, (), False)
-        with self._lock:
+        own = self._locks.setdefault(key, _Lock())
+        with own.lock:
             value = self._of_nothing.get(key, self)
             if value is self:
                 nothing = _Together(())
@@ -173,6 +174,13 @@ class CachedFunction(Generic[P, R]):
         names: dict[int | str, str] = dict(enumerate(self._signature.parameters))
         words = [f"{names.get(place, place)}={x!r}" for place, x in statics.items()]
         return self.__name__ + (f"({', '.join(words)})" if words else "")
+
+
+class _Lock:
+    """For one set of arguments: two may need each other without being circular."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
 
 
 class FunctionKey(CallKey):

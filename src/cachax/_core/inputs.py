@@ -134,6 +134,8 @@ def inputs_of(obj: Any) -> Inputs | None:
     numbers: list[Any] = []
     orders: list[Any] = []
     seen: dict[int, int] = {}
+    around: set[int] = set()
+    count = 0
     unordered: set[int] = set()
     writable: set[int] = set()
     in_keys: set[int] = set()
@@ -141,8 +143,10 @@ def inputs_of(obj: Any) -> Inputs | None:
     while stack:
         thing = stack.pop()
         cls = type(thing)
-        if cls is _Since:
-            in_keys.update(range(thing.start, len(arrays)))
+        if cls is _End:
+            around.discard(thing.id)
+            if thing.is_key:
+                in_keys.update(range(thing.start, len(arrays)))
         elif cls in NUMBERS:
             numbers.append((len(arrays), cls))
             statics.append(aval_of_number(thing))
@@ -160,10 +164,11 @@ def inputs_of(obj: Any) -> Inputs | None:
             return None
         elif is_whole(thing):
             statics.append(identity_of(thing))
-        elif id(thing) in seen:
+        elif id(thing) in seen and (id(thing) in around or not is_rebuilt(thing)):
             statics.append(seen[id(thing)])
         else:
-            seen[id(thing)] = len(seen)
+            number = seen[id(thing)] = count
+            count += 1
             taken = take_apart(thing)
             _note_supplied(thing)
             statics.append((cls, taken.names, len(taken.parts)))
@@ -171,10 +176,11 @@ def inputs_of(obj: Any) -> Inputs | None:
                 statics.append(Same(thing))
             if cls is dict and id(thing) not in unordered:
                 order = tuple(map(identity_of, thing))
-                orders += [(seen[id(thing)], order)] if order != taken.names else []
+                orders += [(number, order)] if order != taken.names else []
             if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
                 unordered.update(map(id, taken.parts))
-            stack += [_Since(len(arrays))] if _may_be_a_key(thing) else []
+            around.add(id(thing))
+            stack.append(_End(id(thing), len(arrays), _may_be_a_key(thing)))
             stack += reversed(taken.parts)
     return Inputs(
         arrays,
@@ -186,15 +192,23 @@ def inputs_of(obj: Any) -> Inputs | None:
     )
 
 
-class _Since(NamedTuple):
-    """Stands for the end of a thing whose arrays begin here."""
+class _End(NamedTuple):
+    """Stands for the end of a thing whose arrays begin at `start`."""
 
+    id: int
     start: int
+    is_key: bool
+
+
+def is_rebuilt(thing: Any) -> bool:
+    """Whether JAX makes a new one of it wherever it is: if it is in an object twice,
+    that makes no difference."""
+    return type(thing) in (list, tuple, dict) or is_registered(type(thing))
 
 
 def _may_be_a_key(thing: Any) -> bool:
     """Whether a copy could be taken for `thing` by `functools.lru_cache`, or by
-    `jax.jit` as a static argument: it is hashed and compared by code of its own."""
+    `jax.jit` as a static argument: the class says how it is hashed and compared."""
     cls: Any = type(thing)
     if cls.__eq__ is object.__eq__ or cls.__hash__ is None or is_registered(cls):
         return False
@@ -388,6 +402,7 @@ class Copy:
         """How many static parts there are."""
         self._orders = orders
         self._copies: dict[int, Any] = {}
+        self._around: set[int] = set()
         self._count = 0
         self.originals: dict[int, tuple[Any, Any]] = {}
         """The objects in it, by id, with what they are copies of."""
@@ -409,11 +424,15 @@ class Copy:
             if self._instead is not None and self._instead[0] == self.statics - 1:
                 return self._instead[1]
             return thing
-        if id(thing) in self._copies:
+        if id(thing) in self._copies and not is_rebuilt(thing):
             return self._copies[id(thing)]
+        if id(thing) in self._around:
+            raise CannotRebuildError
         number, self._count = self._count, self._count + 1
         taken = take_apart(thing)
+        self._around.add(id(thing))
         parts = [self._copy(part) for part in taken.parts]
+        self._around.discard(id(thing))
         new = thing
         if not _may_be_a_key(thing) and self._is_changed(thing, parts, taken):
             if taken.rebuild is None or hasattr(type(thing), "__del__"):

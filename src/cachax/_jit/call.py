@@ -73,8 +73,10 @@ class Function:
         options: dict[str, Any],
         transform: Callable[..., Any],
     ) -> None:
-        self.fun: Callable[[], Any] = _weakly(fun)
-        """A weak reference: see `_function_for` in `jit.py`."""
+        try:
+            self.fun: Callable[[], Any] = weakref.ref(fun)  # see `_function_for`
+        except TypeError:
+            self.fun = lambda: None  # JAX says best why not
         self.name = name_of(fun).rpartition(".")[2]
         self.qualname = name_of(fun)
         self.options = Options(fun, options)
@@ -122,7 +124,8 @@ class Function:
 
     def call(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call that was not prepared by one like it."""
-        if jit_is_disabled() or not self.options.is_supported:
+        is_supported = self.options.is_supported and self.fun() is not None
+        if jit_is_disabled() or not is_supported:
             return plain(*args, **kwargs)
         try:
             tree, statics = self.options.static.take_out(args, kwargs)
@@ -408,13 +411,6 @@ def name_of(fun: Any) -> str:
         fun = fun.func
     names = (getattr(fun, name, None) for name in ("__qualname__", "__name__"))
     return next(filter(None, names), type(fun).__qualname__)
-
-
-def _weakly(fun: Any) -> Callable[[], Any]:
-    try:
-        return weakref.ref(fun)
-    except TypeError:
-        return lambda: fun
 
 
 def _is_transparent(transform: Any) -> bool:

@@ -17,7 +17,7 @@ from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.sources import names_of
 from .._core.spread import are_global
-from .._core.values import Packed, static_identity
+from .._core.values import Packed, is_hashable, static_identity
 from .demand import (
     Answers,
     Ask,
@@ -181,7 +181,7 @@ class Plan:
             if self.is_supplied(args, kwargs):
                 return None
             if self.fields:
-                fields = [*map(static_identity, self.read_fields(args, kwargs))]
+                fields = [*map(_identity, self.read_fields(args, kwargs))]
                 if fields != self.static_numbers:
                     return None
             for need, form in zip(self.needs, self.program.forms, strict=True):
@@ -248,7 +248,7 @@ class Entry:
 
     def reader(self, tree: Any) -> Reader:
         if self._reader is None:
-            take_out = self.options.static.take_out
+            take_out, layout = self.options.static.take_out, self.layout
             names = {
                 "bits": _bits,
                 "contents": index.contents_by_id,
@@ -261,10 +261,11 @@ class Entry:
                 return tree_flatten(take_out(args, kwargs)[0])[0]
 
             def objects(args: Any, kwargs: Any) -> list[Any]:
-                return self.objects(take_out(args, kwargs)[0])
+                tree, _ = take_out(args, kwargs)
+                return [] if layout is None else layout.objects(tree)
 
             arguments = ("args", "kwargs")
-            self._reader = Reader(tree, self.layout, arguments, names, leaves, objects)
+            self._reader = Reader(tree, layout, arguments, names, leaves, objects)
         return self._reader
 
     def reading_object(self, slot: Slot, tree: Any) -> Read:
@@ -322,7 +323,7 @@ class Entry:
         plan.positions, plan.numbers = tuple(sorted({*positions})), tuple({*numbers})
         self._note_supplied(plan, tree)
         self._note_static_numbers(plan, answers, tree)
-        plan.static_numbers = [*map(static_identity, plan.read_fields(args, kwargs))]
+        plan.static_numbers = [*map(_identity, plan.read_fields(args, kwargs))]
         self._note_key(plan, tree)
         self.plan, self.find = plan, plan.find
         return plan
@@ -423,7 +424,16 @@ def _static_names(obj: Any) -> list[str]:
     if not type(obj).__dictoffset__:
         return []
     fields = instance_dict(obj, "__dict__")
-    return [n for n, x in fields.items() if type(x) in (*NUMBERS, tuple)]
+    return [
+        name
+        for name, x in fields.items()
+        if type(x) in NUMBERS or (type(x) is tuple and is_hashable(x))
+    ]
+
+
+def _identity(field: Any) -> Any:
+    """Of a field that may hold static numbers. It doesn't if it can't be hashed."""
+    return static_identity(field) if is_hashable(field) else type(field)
 
 
 def _fields(obj: Any, names: Sequence[str]) -> list[Any]:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-from .._compat import forget_failed_traces
+from .._compat import api_boundary, forget_failed_traces
 from .._core.values import is_hashable
 from .._core.watch import watchers_of
 from .call import UNKNOWN, Function, name_of, names_arguments
@@ -130,6 +130,7 @@ class _State:
     def __reduce__(self) -> tuple[Any, ...]:
         return _State, (self.__wrapped__, self._options, self._transform)
 
+    @api_boundary
     def call(self, args: Any, kwargs: Any) -> Any:
         if not self.watchers:
             out = self.function.call_new(args, kwargs)

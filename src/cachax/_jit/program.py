@@ -1,5 +1,6 @@
 """A function compiled for certain values, and what happens while it is traced."""
 
+import functools
 import inspect
 import threading
 import weakref
@@ -76,6 +77,7 @@ class Program:
 
         run.__name__ = run.__qualname__ = name
         _sign(run, fun())
+        _place(run, fun())
         given = options.of_program(args)
         self._has_tree = "out_shardings" in given
         if self._has_tree:
@@ -93,7 +95,8 @@ class Program:
         tree, _ = self._static.take_out(args, kwargs)
         leaves = jax.tree.leaves(tree)
         if not is_mine or demand.was_traced:
-            if self._layout is not None or jax.tree.structure(tree) != self._structure:
+            structure: Any = jax.tree.structure(tree)
+            if self._layout is not None or structure != self._structure:
                 raise Unprepared
             demand = Demand((), (), leaves, False)  # without objects, there is none
         _check_the_same(demand, leaves, values, self._transform)
@@ -143,6 +146,22 @@ def _sign(run: Any, fun: Any) -> None:
         run.__signature__ = inspect.Signature([values, *parameters])
     except (TypeError, ValueError):
         pass
+
+
+def _place(run: Any, fun: Any) -> None:
+    """JAX's messages say where a function is defined: that is the user's function."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    if code is not None:
+
+        def at_its_place() -> None: ...
+
+        at_its_place.__code__ = at_its_place.__code__.replace(
+            co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
+        )
+        at_its_place.__name__ = run.__name__
+        run.__wrapped__ = at_its_place
 
 
 def _check_the_same(
