@@ -336,3 +336,17 @@ def test_a_loop_that_returns_arrays_after_calls_with_new_objects() -> None:
             p = Point(x)
     assert counts == {"double": 1}
     assert y == 30
+
+
+def test_what_a_function_closes_over_goes_with_it() -> None:
+    """Its first trace is given up, because it lacks a value."""
+
+    def use() -> Any:
+        data = jnp.arange(5.0)
+        fun = cachax.jit(lambda p: p.double + data.sum())
+        assert fun(point(1.0)) == 12
+        return weakref.ref(data)
+
+    data = use()
+    gc.collect()
+    assert data() is None

@@ -16,7 +16,7 @@ from .._core.inputs import NUMBERS
 from .._core.levels import traces_in
 from .._core.memo import keys_of
 from .._errors import LiftError
-from .demand import Answers, Demand, objects_in
+from .demand import Answers, Demand, NeedsConcreteNumpy, Retrace, objects_in
 from .entry import Entry
 from .options import Options
 from .results import About, Result, bring_out
@@ -73,7 +73,12 @@ class Program:
             program = weakly()
             if program is None:
                 raise Unprepared
-            return program._run(_cached_values, args, kwargs)
+            try:
+                return program._run(_cached_values, args, kwargs)
+            except (Retrace, NeedsConcreteNumpy):
+                # Given up. JAX would keep the arrays that the function closes over.
+                current_trace().invalidate()
+                raise
 
         run.__name__ = run.__qualname__ = name
         _sign(run, fun())
