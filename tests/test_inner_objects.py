@@ -216,3 +216,89 @@ def test_a_value_that_hides_an_array_belongs_to_it(name: str) -> None:
     for factor in (1.0, 2.0, 3.0):
         hiding = Hiding(X, jnp.full(2, factor))
         np.testing.assert_allclose(getattr(hiding, name)(X), X * factor)
+
+
+@dataclass(frozen=True)
+class Config:
+    scale: float
+    table: Any = None
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Configured:
+    x: Any
+    config: Any = field(metadata={"static": True})
+
+    @cachax.cached_property
+    def scaled(self) -> Any:
+        return jnp.sum(self.x) * self.config.scale
+
+
+class Named(Config):
+    """With an array, and compared by its number."""
+
+    def __hash__(self) -> int:
+        return hash(self.scale)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and self.scale == other.scale
+
+
+@pytest.mark.parametrize("config", [Config, lambda n: Named(n, X)])
+def test_a_number_in_a_static_object_counts(config: Any) -> None:
+    fun = cachax.jit(lambda s: s.scaled + 0)
+    x, y = X + 0, X + 0
+    for n in (1.0, 2.0, 3.0, 2.0, 2, 1.0):
+        assert Configured(x, config(n)).scaled == 3 * n
+        assert fun(Configured(y, config(n))) == 3 * n
+
+
+def test_an_object_that_is_compared_by_its_own_code_may_have_assigned_values() -> None:
+    class Keyed(Mesh):
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.nodes)
+
+        @cachax.cached_property
+        def double(self) -> Any:
+            return 2 * self.total
+
+    for name in ("assigned first", "computed first"):
+        nodes = X + 0
+        other, assigned = Keyed(name, nodes), Keyed(name, nodes)
+        assigned.total = jnp.float32(100)
+        if name == "computed first":
+            assert other.double == 6
+        assert assigned.double == 200
+        assert other.double == 6
+
+
+def test_a_body_that_sets_a_field_of_its_object() -> None:
+    """Then its value is for this object alone, or the field would be missing."""
+
+    class Solver:
+        def __init__(self, a: Any) -> None:
+            self.a, self.steps = a, None
+
+        @cachax.cached_property
+        def root(self) -> Any:
+            self.steps = jnp.sum(self.a) * 10
+            return jnp.sqrt(self.a)
+
+    @dataclass
+    class Around:
+        a: Any
+        solver: Any = None
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            solver = self.solver or Solver(self.a)
+            root = jnp.sum(solver.root)
+            return root if solver.steps is None else root + solver.steps
+
+    squares = jnp.array([1.0, 4.0])
+    for _ in range(2):
+        assert Around(squares).total == 53
+        assert Around(squares, Solver(squares)).total == 53
+        assert Around(4 * squares).total == 206

@@ -19,11 +19,13 @@ from .uses import (
     NotKnownError,
     Uses,
     all_reads,
+    check_unchanged,
     compute,
     compute_part,
     everything,
     is_deep,
     is_same_function,
+    is_unchanged,
     learn,
     leaves_traced,
     reading_of,
@@ -124,6 +126,8 @@ class Computed(Key):
             value, uses = self.evaluate(obj, inputs)
             if uses is None or self.uses_supplied(obj, inputs, uses):
                 return value, None
+            if not is_unchanged(obj, inputs):
+                return value, None  # others would lack what the body has set
             if memo.after_a_body(obj) is memo_of(obj):
                 record = self.note(inputs, uses, value)
             return value, record
@@ -170,10 +174,11 @@ class Computed(Key):
 
     def _read_original(self, original: Any) -> tuple[Any, Any, Uses | None]:
         """For the copy of an object that a body is traced with."""
-        value = self.read(original)
         inputs = inputs_of(original)
+        value = self.read(original)
         if inputs is None or self.is_supplied(original):
             return value, original, None
+        check_unchanged(original, inputs)
         is_shared = not self.uses_supplied(original, inputs)
         return value, original, self.learned.get(inputs) if is_shared else None
 

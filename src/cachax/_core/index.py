@@ -170,9 +170,9 @@ def follow(given: Any, returned: Any) -> None:
 
     This is done in every step of a training loop.
     """
-    contents = contents_by_id.get(id(given))
-    if contents is not None and given.sharding == returned.sharding:
-        _join(returned, contents)
+    placed, now = given.sharding, returned.sharding
+    if placed is now or placed == now:
+        _join(returned, contents_by_id[id(given)])
 
 
 def put(

@@ -146,7 +146,8 @@ def inputs_of(obj: Any) -> Inputs | None:
         if cls is _End:
             around.discard(thing.id)
             if thing.is_key:
-                in_keys.update(range(thing.start, len(arrays)))
+                own = range(thing.start, len(arrays))
+                in_keys.update(i for i in own if type(arrays[i]) not in NUMBERS)
         elif cls in NUMBERS:
             numbers.append((len(arrays), cls))
             statics.append(aval_of_number(thing))
@@ -404,6 +405,7 @@ class Copy:
         self._copies: dict[int, Any] = {}
         self._around: set[int] = set()
         self._count = 0
+        self._arrays_seen = 0
         self.originals: dict[int, tuple[Any, Any]] = {}
         """The objects in it, by id, with what they are copies of."""
         self.obj = self._copy(obj)
@@ -418,6 +420,7 @@ class Copy:
 
     def _copy(self, thing: Any) -> Any:
         if is_array(thing):
+            self._arrays_seen += type(thing) not in NUMBERS
             return next(self._arrays)
         if is_whole(thing):
             self.statics += type(thing).__module__ != _NNX_NOTES
@@ -431,10 +434,12 @@ class Copy:
         number, self._count = self._count, self._count + 1
         taken = take_apart(thing)
         self._around.add(id(thing))
+        before = self._arrays_seen
         parts = [self._copy(part) for part in taken.parts]
         self._around.discard(id(thing))
         new = thing
-        if not _may_be_a_key(thing) and self._is_changed(thing, parts, taken):
+        is_kept = self._arrays_seen > before and _may_be_a_key(thing)
+        if not is_kept and self._is_changed(thing, parts, taken):
             if taken.rebuild is None or hasattr(type(thing), "__del__"):
                 raise CannotRebuildError
             new = taken.rebuild(parts)

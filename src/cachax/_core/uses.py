@@ -9,6 +9,7 @@ where a value is not to be computed, and where a different number, or a differen
 of a dictionary, may make no difference.
 """
 
+import operator
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,6 +40,7 @@ from .inputs import (
     Copy,
     Inputs,
     Same,
+    bits_of,
     identity_of,
     inputs_of,
 )
@@ -184,12 +186,13 @@ def _follow(
     value = structure.unflatten([trace.value(copy.original(x)) for x in leaves])
     if not reading.is_shareable:
         return value, None
+    reads = reading.reads | (all_reads(obj) if inputs.in_keys else set())
     if trace.looked_at or reading.everything or any(map(copy.is_copy, leaves)):
-        return value, everything(inputs, reads=reading.reads)
+        return value, everything(inputs, reads=reads)
     used = trace.reported | trace.inputs_of(leaves)
     used |= inputs.writable | inputs.in_keys  # which is not known
     positions = tuple(i for i in sorted(used) if i not in numbers)
-    return value, Uses(positions, False, (*reading.reads,))
+    return value, Uses(positions, False, (*reads,))
 
 
 def _copy(obj: Any, arrays: list[Any]) -> Copy:
@@ -228,7 +231,7 @@ def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
     finally:
         _reading.stack.pop()
         reading.close()
-    _check_unchanged(copy, before)
+    check_unchanged(copy.obj, before)
     return value
 
 
@@ -267,7 +270,13 @@ def is_same_function(
     except Exception:  # it can't be copied
         return False
     its = inputs_of(other)
-    before = None if its is None else _trace(body, other, its, only_known=True)
+    if (
+        its is None
+        or its.orders != orders
+        or any(bits_of(its.arrays[i]) != bits_of(x) for i, x in numbers.items())
+    ):
+        return False  # it is where nothing can be replaced
+    before = _trace(body, other, its, only_known=True)
     if before is None or not before.is_shareable or not before.is_same(now):
         return False
     learned.put(inputs, now.uses)
@@ -361,7 +370,8 @@ def _trace(
     used |= inputs.in_keys
     numbers = {i for i, _ in inputs.numbers}
     positions = tuple(i for i in sorted(used) if i not in numbers)
-    uses = Uses(positions, False, (*reading.reads,))
+    reads = reading.reads | (all_reads(obj) if inputs.in_keys else set())
+    uses = Uses(positions, False, (*reads,))
     return Traced(jaxpr, structure, statics, uses, reading.is_shareable)
 
 
@@ -382,12 +392,17 @@ def _check_value(value: Any, leaves: list[Any], copy: Copy) -> None:
             raise _NotAFunctionError
 
 
-def _check_unchanged(copy: Copy, before: Inputs | None) -> None:
-    """The body may have set a field of the copy."""
-    after = inputs_of(copy.obj)
+def is_unchanged(obj: Any, before: Inputs | None) -> bool:
+    """Whether a body has set no field."""
+    after = inputs_of(obj)
     if before is None or after is None or before.exactly != after.exactly:
-        raise _NotAFunctionError
-    if any(x is not y for x, y in zip(before.arrays, after.arrays, strict=True)):
+        return False
+    return all(map(operator.is_, before.arrays, after.arrays))
+
+
+def check_unchanged(obj: Any, before: Inputs | None) -> None:
+    """Of the copy that it got, or of an original."""
+    if not is_unchanged(obj, before):
         raise _NotAFunctionError
 
 

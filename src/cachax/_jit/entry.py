@@ -32,7 +32,7 @@ from .demand import (
 )
 from .options import Options
 from .paths import Reader, joined
-from .results import Result
+from .results import take
 
 Read = Callable[[Any, Any], Any]
 """Reads something from the arguments of a call: `args` and `kwargs`."""
@@ -284,7 +284,7 @@ class Entry:
         `program.py` is taken for one of JAX about the arguments.)
         """
         out = program.call(values, *args, **kwargs)
-        return out.take(self, args, kwargs) if type(out) is Result else out
+        return take(out, self, args, kwargs) if type(out) is dict else out
 
     def objects(self, tree: Any) -> list[Any]:
         """Those that may have values, by slot."""

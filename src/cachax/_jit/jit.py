@@ -13,7 +13,7 @@ from .._core.values import is_hashable
 from .._core.watch import watchers_of
 from .call import UNKNOWN, Function, name_of, names_arguments
 from .program import Unprepared
-from .results import Result
+from .results import take
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -130,12 +130,15 @@ class _State:
     def __reduce__(self) -> tuple[Any, ...]:
         return _State, (self.__wrapped__, self._options, self._transform)
 
-    @api_boundary
     def call(self, args: Any, kwargs: Any) -> Any:
         if not self.watchers:
             out = self.function.call_new(args, kwargs)
             if out is not UNKNOWN:
                 return out
+        return self._call(args, kwargs)
+
+    @api_boundary  # type: ignore[untyped-decorator]
+    def _call(self, args: Any, kwargs: Any) -> Any:
         return self.function.call(self.plain, args, kwargs)
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -193,7 +196,7 @@ def jitted(
             return state.call(args, kwargs)
         try:
             out = ready.call(ready.values, *args, **kwargs)
-            return out.take(entry, args, kwargs) if type(out) is Result else out
+            return take(out, entry, args, kwargs) if type(out) is dict else out
         except Unprepared:
             entry.mistaken = True
             forget_failed_traces(ready.call)

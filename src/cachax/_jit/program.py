@@ -19,7 +19,7 @@ from .._errors import LiftError
 from .demand import Answers, Demand, NeedsConcreteNumpy, Retrace, objects_in
 from .entry import Entry
 from .options import Options
-from .results import About, Result, bring_out
+from .results import About, bring_out
 
 
 class Unprepared(BaseException):
@@ -86,8 +86,7 @@ class Program:
         given = options.of_program(args)
         self._has_tree = "out_shardings" in given
         if self._has_tree:
-            about = About((), ())
-            given["out_shardings"] = Result(given["out_shardings"], UNSPECIFIED, about)
+            given["out_shardings"] = {About(): (given["out_shardings"], UNSPECIFIED)}
         self.call = transform(run, **given)
 
     def _run(self, values: Any, args: Any, kwargs: Any) -> Any:

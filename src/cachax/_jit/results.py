@@ -5,7 +5,7 @@ for the old ones follow them. An object that is made inside comes out with the v
 that were computed on it there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax.tree_util import tree_flatten
 
-from .._compat import CONCRETE, Tracer, current_trace
+from .._compat import CONCRETE, Tracer, current_trace, trace_context
 from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
 from .._core.inputs import inputs_of
@@ -50,26 +50,41 @@ class Brought:
     """What it used, and the Python numbers of its object."""
 
 
-class About:
-    """What was learned in the trace, as part of the structure of the result."""
+class About(int):
+    """What was learned in the trace, and which comes out with the result: a dictionary
+    with this as its key, because JAX rebuilds that without any Python code.
 
-    __slots__ = ("brought", "follow", "follows", "read")
+    As numbers, all are equal: `out_shardings` has one too, for its place in the tree.
+    """
 
-    def __init__(self, follows: Pairs, brought: tuple[Brought, ...]) -> None:
-        self.follows = follows
-        """Pairs of a leaf of the arguments and the leaf of the result that it is."""
-        self.brought = brought
-        self.follow: Any = None
-        """Lets values follow them, given the arguments and the result."""
-        self.read: Any = None
-        """Reads the arrays that the brought values came from, likewise."""
+    follows: Pairs
+    """Pairs of a leaf of the arguments and the leaf of the result that it is."""
+    brought: tuple[Brought, ...]
+    of_arguments: list[Brought]
+    of_results: list[Brought]
+    follow: Any = None
+    """Lets values follow them, given the arguments and the result."""
+    read: Any = None
+    """Reads the arrays that the brought values came from, likewise."""
+
+    def __new__(cls, follows: Pairs = (), brought: tuple[Brought, ...] = ()) -> "About":
+        about = super().__new__(cls)
+        about.follows = follows
+        about.brought = brought
+        about.of_arguments = [x for x in brought if x.is_argument]  # they come first
+        about.of_results = [x for x in brought if not x.is_argument]
+        return about
 
     def prepare(self, entry: Any, args: Any, kwargs: Any, out: Any) -> None:
         """How to find all these leaves is found out once; see `paths.py`."""
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
         returned = Reader(out, None, ("out",), given.names)
-        code = [f"follow({given.leaf(i)}, {returned.leaf(j)})" for i, j in self.follows]
+        code = [
+            f"id({given.leaf(i)}) in contents and "
+            f"follow({given.leaf(i)}, {returned.leaf(j)})"
+            for i, j in self.follows
+        ]
         self.follow = given.function(code, "out")
         code = [
             joined([*map((given if x.is_argument else returned).leaf, x.positions)])
@@ -77,49 +92,34 @@ class About:
         ]
         self.read = given.function(code, "out")
 
-    # All are equal: `out_shardings` has one too, to have its place in the tree.
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, About)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@jax.tree_util.register_pytree_node_class
-class Result:
-    """A result, and the values that its objects come out with."""
-
-    __slots__ = ("about", "arrays", "out")
-
-    def __init__(self, out: Any, arrays: Any, about: About) -> None:
-        self.out = out
-        self.arrays = arrays
-        self.about = about
-
-    def tree_flatten(self) -> tuple[tuple[Any, Any], About]:
-        return (self.out, self.arrays), self.about
-
-    @classmethod
-    def tree_unflatten(cls, about: About, children: tuple[Any, Any]) -> "Result":
-        return cls(*children, about)
-
-    def take(self, entry: Any, args: Any, kwargs: Any) -> Any:
+    def take(self, out: Any, arrays: Any, entry: Any, args: Any, kwargs: Any) -> Any:
         """What the function returned; the values that came with it are kept."""
-        about, out = self.about, self.out
         if current_trace() is not CONCRETE:
             tree, _ = entry.options.static.take_out(args, kwargs)
-            _take_traced(self, jax.tree.leaves(tree))
+            _take_traced(self, out, arrays, jax.tree.leaves(tree))
             return out
-        if about.follow is None:
-            about.prepare(entry, args, kwargs, out)
-        if not about.brought:
-            about.follow(args, kwargs, out)
-            return out
-        used = about.read(args, kwargs, out)
-        _take_brought(self, used, True)
-        about.follow(args, kwargs, out)  # what is known now
-        _take_brought(self, used, False)
+        if self.follow is None:
+            self.prepare(entry, args, kwargs, out)
+        remaining = iter(arrays)
+        used = iter(self.read(args, kwargs, out))
+        _take_brought(self.of_arguments, out, remaining, used)
+        self.follow(args, kwargs, out)  # what is known now
+        _take_brought(self.of_results, out, remaining, used)
         return out
+
+
+def take(out: dict[Any, Any], entry: Any, args: Any, kwargs: Any) -> Any:
+    """What the function returned, given a dictionary that a program returned."""
+    if len(out) != 1:
+        return out
+    ((about, result),) = out.items()
+    if type(about) is not About:
+        return out
+    if not about.brought and about.follow and trace_context.trace is CONCRETE:
+        about.follow(args, kwargs, result[0])  # in every step of a loop
+        return result[0]
+    returned, arrays = result
+    return about.take(returned, arrays, entry, args, kwargs)
 
 
 def bring_out(
@@ -141,7 +141,7 @@ def bring_out(
     if not follows and not brought and not keep:
         return out
     arrays = [x for _, arrays in brought for x in arrays]
-    return Result(out, arrays, About(follows, tuple(b for b, _ in brought)))
+    return {About(follows, tuple(b for b, _ in brought)): (out, arrays)}
 
 
 def _returned(out: Any) -> list[Any]:
@@ -243,15 +243,15 @@ def _comes_out_the_same(template: Template) -> bool:
 
 
 def _take_brought(
-    result: Result, arrays_used: Sequence[Any], of_arguments: bool
+    brought: Sequence[Brought],
+    out: Any,
+    arrays: Iterator[Any],
+    arrays_used: Iterator[Any],
 ) -> None:
-    arrays = iter(result.arrays)
-    for each, used in zip(result.about.brought, arrays_used, strict=True):
-        its = [*islice(arrays, each.packed.form.holes)]
-        if each.is_argument is not of_arguments:
-            continue
+    for each in brought:
+        its, used = [*islice(arrays, each.packed.form.holes)], next(arrays_used)
         if each.is_supplied:
-            obj = _returned(result.out)[each.number]
+            obj = _returned(out)[each.number]
             memo_of(obj).supply(each.key, each.packed.fill(its, ()))
         elif used and all(isinstance(x, jax.Array) for x in used):  # not numpy's
             template: Template | None = (
@@ -265,23 +265,24 @@ def _take_brought(
                 )
 
 
-def _take_traced(result: Result, given: Sequence[Any]) -> None:
+def _take_traced(
+    about: About, out: Any, arrays: Sequence[Any], given: Sequence[Any]
+) -> None:
     """The same for a call inside a trace: there, values stay with their objects."""
-    about, out = result.about, result.out
     leaves = jax.tree.leaves(out)
     table = table_of(traces_in(leaves))
     if table is not None:
         for source, place in about.follows:
             if leaves[place] is not given[source]:  # as it is in JAX 0.4
                 table.passed[id(leaves[place])] = (leaves[place], given[source])
-    remaining = iter(result.arrays)
+    remaining = iter(arrays)
     objects = _returned(out)
     for each in about.brought:
-        arrays = [next(remaining) for _ in range(each.packed.form.holes)]
+        its = [*islice(remaining, each.packed.form.holes)]
         if not each.is_argument:
             used = [leaves[i] for i in each.positions]
             memo = memo_of(objects[each.number])
-            value = each.packed.fill(arrays, used)
+            value = each.packed.fill(its, used)
             if each.is_supplied:
                 memo.supply(each.key, value)
                 continue

@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from .._core.watch import Wrap
 from .._errors import plain_name
 from .._jit.call import Function
 from .._jit.demand import Demand
-from .._jit.results import Result
+from .._jit.results import About
 from .causes import RETURNED, Signature, why_traced
 from .events import What, Where, bytes_of, where_now
 from .journal import Call, Journal, is_traced
@@ -33,7 +34,7 @@ class Calls:
         return {
             (Demand, "gather"): self._gather,
             (Demand, "start"): self._start,
-            (Result, "take"): self._take,
+            (About, "take"): self._take,
             (Function, "took"): self._took,
             (Function, "_call_computing_inside"): self._inside,
             (Function, "call"): self._call,
@@ -89,18 +90,17 @@ class Calls:
         return inside
 
     def _take(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def take(result: Result, *call: Any) -> Any:
-            out = original(result, *call)
+        def take(about: About, out: Any, arrays: Any, *call: Any) -> Any:
+            out = original(about, out, arrays, *call)
             calls = self._doing.calls
             if calls and not is_traced(out):
-                remaining = iter(result.arrays)
-                for each in result.about.brought:
-                    holes = each.packed.form.holes
-                    arrays = [next(remaining) for _ in range(holes)]
+                remaining = iter(arrays)
+                for each in about.brought:
+                    its = [*islice(remaining, each.packed.form.holes)]
                     if not each.is_argument:
                         why = f"{calls[-1].qualname} {RETURNED}"
                         name = each.name
-                        self._add(What.BROUGHT, name, bytes=bytes_of(arrays), why=why)
+                        self._add(What.BROUGHT, name, bytes=bytes_of(its), why=why)
             return out
 
         return take
