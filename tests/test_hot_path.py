@@ -17,9 +17,12 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import pytest
+from flax import nnx
 
 import cachax
 from cachax._check.decisions import deciding
+
+from families import NNX_IS_PYTREE
 
 SOURCE = str(Path(cachax.__file__).parent)
 
@@ -120,6 +123,21 @@ def test_many_objects_take_a_few_instructions_each(count: int) -> None:
     counts = counted(lambda: fun(objects))
     assert counts["functions"] <= 2
     assert counts["instructions"] <= 60 + 21 * count
+
+
+@pytest.mark.skipif(not NNX_IS_PYTREE, reason="nnx modules are not pytrees")
+def test_an_nnx_module() -> None:
+    class Module(nnx.Module):
+        def __init__(self) -> None:
+            self.x = nnx.Param(ONES)
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x[...])
+
+    fun, module = cachax.jit(lambda module: module.total), Module()
+    counts = counted(lambda: fun(module))
+    assert counts["instructions"] <= 100
 
 
 def test_no_object() -> None:

@@ -302,3 +302,53 @@ def test_a_body_that_sets_a_field_of_its_object() -> None:
         assert Around(squares).total == 53
         assert Around(squares, Solver(squares)).total == 53
         assert Around(4 * squares).total == 206
+
+
+def test_an_array_that_is_in_a_key_and_somewhere_else() -> None:
+    class Material:
+        def __init__(self, density: Any) -> None:
+            self.density = density
+
+    class Grid(Mesh):
+        def __init__(self, material: Any) -> None:
+            super().__init__("grid", X)
+            self.material = material
+
+    class Part:
+        def __init__(self, material: Any) -> None:
+            self.filling, self.grid = material, Grid(material)
+
+        @cachax.cached_property
+        def mass(self) -> Any:
+            return 3 * self.grid.material.density
+
+    part = Part(Material(jnp.float32(1)))
+    assert part.mass == 3
+    assert Part(Material(jnp.float32(2))).mass == 6
+    part.filling.density = jnp.float32(5)
+    assert part.mass == 15
+
+
+def test_a_body_that_makes_an_object_which_is_compared_by_its_own_code() -> None:
+    class Sized(Mesh):
+        @cachax.cached_property
+        def size(self) -> Any:
+            computing("size")
+            return jnp.sum(self.nodes)
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Around:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return 2 * Sized("same name", self.x).size
+
+    with computations() as counts:
+        for i in range(3):
+            around = Around(X + i, X)
+            assert around.total == 6 + 4 * i
+            assert replace(around, y=X + 1).total == 6 + 4 * i
+    assert counts["size"] == 3

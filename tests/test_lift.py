@@ -236,3 +236,22 @@ def test_equinox_donates_what_it_would(donate: str) -> None:
     assert net.weights.tolist() == [1, 7, 13]
     if donate == "all":
         assert not counts
+
+
+def test_a_transformation_that_closes_over_the_arguments() -> None:
+    def closing(fun: Any) -> Any:
+        return lambda *args: jax.jit(lambda: fun(*args))()
+
+    obj = FAMILIES[0].make(jnp.arange(3.0), jnp.arange(3.0))
+    use = cachax.lift(closing)(lambda o: o.scaled)
+    np.testing.assert_array_equal(use(obj), obj.scaled)
+
+
+def test_a_transformation_that_runs_the_function_twice_is_refused() -> None:
+    def twice(fun: Any) -> Any:
+        first, second = jax.jit(fun), jax.jit(lambda *args: fun(*args))
+        return lambda *args: first(*args) + second(*args)
+
+    obj = FAMILIES[0].make(jnp.arange(3.0), jnp.arange(3.0))
+    with pytest.raises(cachax.LiftError, match="runs the function twice"):
+        cachax.lift(twice)(lambda o: o.scaled)(obj)

@@ -1075,3 +1075,34 @@ def test_a_state_with_tuples_of_arrays(
             state = step(state)
     assert [x.tolist() for x in jax.tree.leaves(state.moments)] == [[30, 30], [31, 31]]
     assert counts == {"scaled": 1}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_donated_loop_of_a_class_whose_value_was_once_assigned() -> None:
+    """Then values are found by object. This one holds an array of its object."""
+
+    @jax.tree_util.register_dataclass
+    @dataclass
+    class State:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def pair(self) -> Any:
+            computing("pair")
+            return 2 * self.x, self.x
+
+    assigned = State(jnp.ones(2), jnp.ones(2))
+    assigned.pair = (jnp.ones(2), jnp.ones(2))
+
+    def step(s: Any) -> Any:
+        return dataclasses.replace(s, y=s.y + s.pair[0] + s.pair[1])
+
+    step = cachax.jit(step, donate_argnums=0)
+    state = State(jnp.arange(2.0), jnp.zeros(2))
+    with computations() as counts:
+        for _ in range(4):
+            state = step(state)
+    assert state.y.tolist() == [0, 12]
+    assert counts == {"pair": 1}
+    assert step(assigned).y.tolist() == [3, 3]

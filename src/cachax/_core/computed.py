@@ -270,7 +270,7 @@ class Computed(Key):
     def note(self, inputs: Inputs, uses: Uses, value: Any) -> index.Record | None:
         """Keep a value for all objects with these inputs."""
         arrays = uses.arrays(inputs)
-        if not inputs.holders or traces_in(value):
+        if not inputs.holders or traces_in(value) or not uses.is_shareable(inputs):
             return None
         template = template_of(value, arrays)
         if template is None:

@@ -135,7 +135,8 @@ def inputs_of(obj: Any) -> Inputs | None:
     orders: list[Any] = []
     seen: dict[int, int] = {}
     around: set[int] = set()
-    count = 0
+    count = keys_around = 0
+    is_in_a_key_too = False
     unordered: set[int] = set()
     writable: set[int] = set()
     in_keys: set[int] = set()
@@ -145,9 +146,9 @@ def inputs_of(obj: Any) -> Inputs | None:
         cls = type(thing)
         if cls is _End:
             around.discard(thing.id)
+            keys_around -= thing.is_key
             if thing.is_key:
-                own = range(thing.start, len(arrays))
-                in_keys.update(i for i in own if type(arrays[i]) not in NUMBERS)
+                in_keys.update(range(thing.start, len(arrays)))
         elif cls in NUMBERS:
             numbers.append((len(arrays), cls))
             statics.append(aval_of_number(thing))
@@ -167,6 +168,7 @@ def inputs_of(obj: Any) -> Inputs | None:
             statics.append(identity_of(thing))
         elif id(thing) in seen and (id(thing) in around or not is_rebuilt(thing)):
             statics.append(seen[id(thing)])
+            is_in_a_key_too |= keys_around > 0
         else:
             number = seen[id(thing)] = count
             count += 1
@@ -181,15 +183,19 @@ def inputs_of(obj: Any) -> Inputs | None:
             if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
                 unordered.update(map(id, taken.parts))
             around.add(id(thing))
-            stack.append(_End(id(thing), len(arrays), _may_be_a_key(thing)))
+            is_key = _may_be_a_key(thing)
+            keys_around += is_key
+            stack.append(_End(id(thing), len(arrays), is_key))
             stack += reversed(taken.parts)
+    if is_in_a_key_too:  # and somewhere else
+        in_keys = {*range(len(arrays))}
     return Inputs(
         arrays,
         tuple(statics),
         tuple(numbers),
         tuple(orders),
         frozenset(writable),
-        frozenset(in_keys),
+        frozenset(in_keys - {i for i, _ in numbers}),
     )
 
 
@@ -394,9 +400,11 @@ class Copy:
         arrays: Iterable[Any],
         orders: dict[int, tuple[Any, ...]] | None = None,
         instead: tuple[int, Any] | None = None,
+        keep_keys: bool = True,
     ) -> None:
         """With `orders`, the keys of dictionaries are in these orders, or sorted. With
         `instead`, one of the static parts, by number, is replaced."""
+        self._keep_keys = keep_keys
         self._arrays = iter(arrays)
         self._instead = instead
         self.statics = 0
@@ -438,7 +446,8 @@ class Copy:
         parts = [self._copy(part) for part in taken.parts]
         self._around.discard(id(thing))
         new = thing
-        is_kept = self._arrays_seen > before and _may_be_a_key(thing)
+        has_arrays = self._arrays_seen > before
+        is_kept = self._keep_keys and has_arrays and _may_be_a_key(thing)
         if not is_kept and self._is_changed(thing, parts, taken):
             if taken.rebuild is None or hasattr(type(thing), "__del__"):
                 raise CannotRebuildError

@@ -442,7 +442,8 @@ class Reading:
         if inputs is None or any(map(_has_supplied, walk_fields(obj))):
             return None
         try:
-            return Copy(obj, map(self._trace.value, inputs.arrays)).obj
+            values = map(self._trace.value, inputs.arrays)
+            return Copy(obj, values, keep_keys=False).obj
         except CannotRebuildError:
             return None
 

@@ -178,7 +178,8 @@ class Function:
         if ready is not None and plan.is_supplied(args, kwargs):
             ready = None
         values = None if ready is None else ready.values
-        if values is None and not entry.mistaken:
+        is_apart = not (plan.by_object and self.options.donates)
+        if values is None and is_apart and not entry.mistaken:
             values = plan.look_up(args, kwargs)
         if values is not None:
             program = plan.program if ready is None else ready.program
@@ -229,6 +230,8 @@ class Function:
             answers = demand.in_order()
             program = self._program(entry, answers, args)
             values = [x for answer in answers.values() for x in answer.packed.arrays]
+            if self.options.donates:
+                values = _apart_from(leaves, values)
             try:
                 with _tracing(program, demand):
                     out = entry.launch(program, values, args, kwargs)
@@ -347,6 +350,13 @@ class Function:
 
 
 UNKNOWN: Any = object()
+
+
+def _apart_from(leaves: list[Any], values: list[Any]) -> list[Any]:
+    """Values without the arrays of the arguments, which are going to be donated. (If
+    arrays find a value, those of its object are not in it.)"""
+    own = {*map(id, leaves)}
+    return [x.copy() if id(x) in own else x for x in values]
 
 
 def _provide_supplied(program: Program, objects: list[Any], out: Any) -> None:

@@ -78,6 +78,8 @@ class Options:
         numbers, names = options.get("static_argnums"), options.get("static_argnames")
         self.static = Arguments.of(fun, numbers, names)
         self.given = options
+        donating = (options.get(f"donate{x}") for x in ("", "_argnums", "_argnames"))
+        self.donates = any(x is not None and x != () for x in donating)
         spares_first = str(options.get("donate")).endswith("-except-first")
         self.is_supported = options.get("abstracted_axes") is None and not spares_first
         """The values would come first, and they are not to be donated either."""

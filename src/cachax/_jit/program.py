@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._compat import CONCRETE, UNSPECIFIED, current_trace
+from .._compat import CONCRETE, UNSPECIFIED, Tracer, current_trace
 from .._core.computed import Table, tables
 from .._core.inputs import NUMBERS
 from .._core.levels import traces_in
@@ -98,6 +98,11 @@ class Program:
             return self.fun()(*args, **kwargs)
         tree, _ = self._static.take_out(args, kwargs)
         leaves = jax.tree.leaves(tree)
+        if self._transform is not jax.jit:
+            if not any(isinstance(x, Tracer) for x in leaves):  # they are the caller's
+                return self.fun()(*args, **kwargs)
+            if is_mine and demand.was_traced:
+                raise LiftError(self._transform, "it runs the function twice.")
         if not is_mine or demand.was_traced:
             structure: Any = jax.tree.structure(tree)
             if self._layout is not None or structure != self._structure:
