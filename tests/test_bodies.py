@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.ode import odeint
 from jax.sharding import NamedSharding, PartitionSpec
 
 import cachax
@@ -543,3 +544,57 @@ def test_an_object_with_a_reference_that_a_function_writes_to(jit: Any) -> None:
 
     assert [float(step(jnp.ones(3))) for _ in range(3)] == [1, 2, 3]
     assert statistics.mean == 3
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scale:
+    """An object that can be called, and that prints its arrays."""
+
+    scale: Any
+
+    def __call__(self, z: Any) -> Any:
+        return jnp.sum(z * self.scale)
+
+
+TRACED_BODIES: dict[str, Callable[[Any], Any]] = {
+    "jacrev": lambda s: jax.jacrev(lambda z: z * s.x)(s.x),
+    "hessian": lambda s: jax.hessian(lambda z: jnp.sum(z**2 * s.x))(s.x),
+    "vmap of an object": lambda s: jax.vmap(Scale(s.x))(jnp.ones((2, 3))),
+    "odeint": lambda s: odeint(lambda y, t: -y * s.x, s.x, jnp.arange(2.0)),
+    "closure_convert": lambda s: _converted(lambda z: z * s.x, s.x),
+    "filter_jit": lambda s: eqx.filter_jit(lambda z: z * s.x)(s.x),
+    "a log": lambda s: (LOG.append(jnp.sum(s.x)), s.x * 2)[1],
+}
+LOG: list[Any] = []
+
+
+def _converted(fun: Any, x: Any) -> Any:
+    converted, arrays = jax.closure_convert(fun, x)
+    return converted(x, *arrays)
+
+
+@pytest.mark.parametrize("body", TRACED_BODIES.values(), ids=TRACED_BODIES)
+def test_what_jax_keeps_of_a_body_makes_no_difference(body: Any) -> None:
+    """The text of a function for its messages, and tables by function."""
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class State:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            computing("value")
+            return body(self)
+
+    step = cachax.jit(lambda s: replace(s, y=s.y + jnp.sum(s.value)))
+    state = State(X, jnp.float32(0))
+    with computations() as counts:
+        for _ in range(3):
+            state = step(state)
+    assert counts == {"value": 1}
+    np.testing.assert_allclose(state.y, 3 * jnp.sum(body(state)), rtol=1e-5)
+    other = State(X + 1, jnp.float32(0))
+    np.testing.assert_allclose(other.value, body(other), rtol=1e-5)

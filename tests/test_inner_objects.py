@@ -352,3 +352,66 @@ def test_a_body_that_makes_an_object_which_is_compared_by_its_own_code() -> None
             assert around.total == 6 + 4 * i
             assert replace(around, y=X + 1).total == 6 + 4 * i
     assert counts["size"] == 3
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Spline:
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def evaluate(self) -> Any:
+        x = self.x
+        return lambda t: x * t
+
+    @cachax.cached_property
+    def known(self) -> Any:
+        """With a value that isn't what its body computes."""
+        return cachax.preset(Factor(2 * self.x), lower=self.y)
+
+
+def test_a_function_as_a_value_does_not_come_out_of_a_trace() -> None:
+    @cachax.jit
+    def step(s: Any) -> Any:
+        return replace(s, y=s.y + s.evaluate(1.0)), Spline(s.y, s.y).evaluate(2.0)
+
+    spline = Spline(X, X)
+    for _ in range(3):
+        spline, _ = step(spline)
+    np.testing.assert_allclose(spline.evaluate(2.0), 2 * X)
+    np.testing.assert_allclose(Spline(X, X).evaluate(2.0), 2 * X)
+    np.testing.assert_allclose(spline.y, 4 * X)
+
+
+def test_a_preset_value_of_an_object_in_a_value_is_kept() -> None:
+    fun = cachax.jit(lambda s: s.known.lower + 0)
+    for _ in range(2):
+        for k in (1, 2, 3):
+            spline = Spline(X, X + 100 * k)
+            np.testing.assert_allclose(spline.known.lower, X + 100 * k)
+            np.testing.assert_allclose(fun(spline), X + 100 * k)
+            np.testing.assert_allclose(fun(Spline(X + 0, X + k)), X + k)
+
+
+def test_an_object_whose_hash_reads_a_cached_value() -> None:
+    class Fingerprinted:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        @cachax.cached_property
+        def fingerprint(self) -> bytes:
+            computing("fingerprint")
+            return np.asarray(self.x).tobytes()
+
+        def __hash__(self) -> int:
+            return hash(self.fingerprint)
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Fingerprinted) and hash(self) == hash(other)
+
+    thing = Fingerprinted(X)
+    with computations() as counts:
+        assert thing == Fingerprinted(X)
+        assert hash(thing) == hash(thing.fingerprint)
+    assert counts == {"fingerprint": 1}

@@ -17,6 +17,7 @@ import pytest
 import cachax
 from cachax._core import index
 from cachax._jit.entry import Plan
+from cachax._jit.program import Program
 
 from measure import compilations, computations, computing
 
@@ -528,15 +529,22 @@ def test_a_sweep_over_a_number_keeps_two_values(data: list[str]) -> None:
     assert [kernel() is not None for kernel in kernels] == [False] * 4 + [True] * 2
 
 
-def test_functions_that_are_gone_leave_nothing_with_the_arrays() -> None:
+@pytest.mark.parametrize(
+    "use", [lambda p, i: p.double + i, lambda p, i: (p, p.double + i)]
+)
+def test_functions_that_are_gone_leave_nothing(use: Any) -> None:
+    """Neither with the arrays, nor with what JAX knows of their results."""
     p = cachax.warm(point(3.0))
 
-    def use(i: int) -> Any:
-        fun = cachax.jit(lambda p: p.double + i)
+    def made(i: int) -> Any:
+        fun = cachax.jit(lambda p: use(p, i))
         warmed(fun, p)
         return weakref.ref(fun.__wrapped__)
 
-    functions = [use(i) for i in range(3)]
+    gc.collect()
+    before = sum(type(x) is Program for x in gc.get_objects())
+    functions = [made(i) for i in range(3)]
     gc.collect()
     assert [fun() for fun in functions] == [None] * 3
     assert not index.contents_by_id[id(p.x)].calls
+    assert sum(type(x) is Program for x in gc.get_objects()) == before

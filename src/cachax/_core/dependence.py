@@ -9,8 +9,10 @@ array (`if x > 0`, `np.asarray(x)`), it gets them, and that is noted.
 
 import gc
 import operator
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -164,6 +166,13 @@ class Dependent(Tracer):  # type: ignore[misc]
     def to_concrete_value(self) -> Any:
         return None  # JAX checks for it in many places, to do without an operation
 
+    def block_until_ready(self) -> "Dependent":
+        self.value.block_until_ready()
+        return self
+
+    def copy_to_host_async(self) -> None:
+        self.value.copy_to_host_async()
+
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         return np.asarray(self._look(), *args, **kwargs)
 
@@ -186,13 +195,29 @@ class Dependent(Tracer):  # type: ignore[misc]
         return format(self._look(), spec)
 
     def __repr__(self) -> str:
-        return repr(self._look())
+        return str(self.aval) if _is_for_jax() else repr(self._look())
 
     __str__ = __repr__
 
     def _look(self) -> Any:
         self._trace.looked_at = True
         return self.value
+
+
+def _is_for_jax() -> bool:
+    """Whether JAX wants the text of an object, to say in messages which function it
+    is: no result depends on it."""
+    frame: Any = sys._getframe(1)
+    callee = frame
+    while frame is not None and not frame.f_code.co_filename.endswith(_RUNS_BODIES):
+        if frame.f_code.co_filename.startswith(_JAX):
+            return callee.f_code.co_name in ("__repr__", "__str__", "wrapper")
+        callee, frame = frame, frame.f_back
+    return False
+
+
+_JAX = str(Path(jax.__file__).parent)
+_RUNS_BODIES = str(Path("_core", "uses.py"))
 
 
 def _forwarding(name: str) -> property:
@@ -202,9 +227,7 @@ def _forwarding(name: str) -> property:
 for _name in (
     "addressable_data",
     "addressable_shards",
-    "block_until_ready",
     "committed",
-    "copy_to_host_async",
     "device",
     "devices",
     "format",

@@ -217,15 +217,13 @@ def _may_be_a_key(thing: Any) -> bool:
     """Whether a copy could be taken for `thing` by `functools.lru_cache`, or by
     `jax.jit` as a static argument: the class says how it is hashed and compared."""
     cls: Any = type(thing)
-    if cls.__eq__ is object.__eq__ or cls.__hash__ is None or is_registered(cls):
+    compares, hashes = cls.__eq__, cls.__hash__
+    if compares is object.__eq__ or not isinstance(hashes, types.FunctionType):
         return False
-    if cls.__module__ == "builtins" or issubclass(cls, _CONTAINERS):
+    file = hashes.__code__.co_filename  # of dataclasses: it hashes all fields, and
+    if file == "<string>" or file.startswith("<attrs"):  # arrays can't be hashed
         return False
-    try:
-        hash(thing)
-    except Exception:  # of its arrays, as that of a dataclass
-        return False
-    return True
+    return not is_registered(cls) and not issubclass(cls, _CONTAINERS)
 
 
 def _note_supplied(thing: Any) -> None:

@@ -156,7 +156,7 @@ def _compute_first(
             return body(obj), everything(inputs, reads=all_reads(obj))
     if has_failed:  # whatever it raises: it is run again as it is, and shows it
         value, uses = body(obj), learn(body, obj, inputs, learned)
-    elif trace.has_survivors():  # the value hides an array, or a table has it
+    elif _may_hide(value) and trace.has_survivors():
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
     if uses is None:
         return value, None
@@ -232,6 +232,8 @@ def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
         _reading.stack.pop()
         reading.close()
     check_unchanged(copy.obj, before)
+    if any(map(_has_supplied, walk(value))):  # it would be lost when that is rebuilt
+        raise _NotAFunctionError
     return value
 
 
@@ -381,6 +383,15 @@ class NotKnownError(Exception):
 
 class _NotAFunctionError(Exception):
     """A body whose trace doesn't stand for it."""
+
+
+def _may_hide(value: Any) -> bool:
+    """Whether code in a value may close over an array."""
+    return any(
+        callable(part) or "<locals>" in type(part).__qualname__
+        for part in walk(value)
+        if not isinstance(part, _ARRAYS)
+    )
 
 
 def _check_value(value: Any, leaves: list[Any], copy: Copy) -> None:

@@ -392,10 +392,11 @@ class Entry:
             plan._seen = before._seen
             return
         plan.key_of = reader.function(key)
-        ready = reader.constant(plan.ready)
         if plan.supplied_code != "False":
             key = f"None if {plan.supplied_code} else {key}"
-        plan.find = reader.function(f"{ready}[{key}]")
+        # Not a name of the reader, which JAX holds by what it knows of results
+        # (`About`): a program would hold itself.
+        plan.find = reader.function(f"ready[{key}]", ready=plan.ready)
 
     def note_inside(self, tree: Any) -> None:
         """A call took the program that computes the values itself."""

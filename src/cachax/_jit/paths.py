@@ -151,15 +151,17 @@ class Reader:
         return self._part(self._paths.objects, self._objects, number)
 
     def function(
-        self, expressions: Sequence[str] | str, *also: str
+        self, expressions: Sequence[str] | str, *also: str, **names: Any
     ) -> Callable[..., Any]:
-        """Of one expression, or a tuple of several. `also` are further parameters."""
+        """Of one expression, or a tuple of several. `also` are further parameters, and
+        `names` are known to this function alone."""
         code = joined(expressions)
         for found in dict.fromkeys(re.findall(r"found_(constant_\d+)", code)):
             # All leaves, or all objects, are found once.
             code = f"(lambda found_{found}: {code})({self.names[f'call_{found}']})"
         code = f"lambda {', '.join((*self._parameters, *also))}: {code}"
-        made: Callable[..., Any] = eval(compile(code, _FILE, "eval"), self.names)
+        known = self.names | names if names else self.names
+        made: Callable[..., Any] = eval(compile(code, _FILE, "eval"), known)
         return made
 
     def field(self, code: str, name: str, obj: Any) -> str:

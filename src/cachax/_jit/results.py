@@ -21,7 +21,15 @@ from .._core.levels import traces_in
 from .._core.memo import memo_of
 from .._core.slots import layout_of
 from .._core.sources import names_of
-from .._core.values import NUMPY, Packed, Template, pack, template_of, template_of_array
+from .._core.values import (
+    NUMPY,
+    Packed,
+    Template,
+    has_hidden_arrays,
+    pack,
+    template_of,
+    template_of_array,
+)
 from .paths import Reader, joined
 
 Pairs = tuple[tuple[int, int], ...]
@@ -159,7 +167,7 @@ def _of_objects(
             used = [inputs.arrays[i] for i in uses.positions]
             if not all(id(x) in places for x in used):
                 continue
-            template = template_of(value, used)
+            template = None if has_hidden_arrays(value) else template_of(value, used)
             if template is None or not _comes_out_the_same(template):
                 continue
             shaped = (template.leaves, template.structure)
