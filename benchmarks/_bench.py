@@ -133,7 +133,10 @@ def _time(contender: Callable[[], Any], case: Case) -> float:
 
 def lines(results: Iterable[Result], targets: bool = True) -> Iterator[str]:
     """As a Markdown table."""
-    yield "| case | cachax | over | ratio | middle half |" + " target |" * targets
+    yield (
+        "| case | cachax | compared with | ratio | middle half |"
+        + " target |" * targets
+    )
     yield "| --- | ---: | ---: | ---: | ---: |" + " ---: |" * targets
     for r in results:
         mine, base = r.microseconds[CACHAX], r.microseconds[r.over]
