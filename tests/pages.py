@@ -142,13 +142,13 @@ def write(path: Path) -> None:
     """Put into the page what comes out."""
     outputs = iter(played(path))
 
-    def anew(block: re.Match[str]) -> str:
+    def with_output(block: re.Match[str]) -> str:
         if block["language"] not in ("output", "console"):
             return block[0]
         return f"```{block['language']}\n{next(outputs).printed.rstrip()}\n```"
 
     page = path.read_text(encoding="utf-8")
-    path.write_text(_BLOCK.sub(anew, page), encoding="utf-8")
+    path.write_text(_BLOCK.sub(with_output, page), encoding="utf-8")
 
 
 if __name__ == "__main__":

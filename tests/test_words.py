@@ -36,12 +36,14 @@ WORDS = {
     r"believed": "not verified",
     r"in hand": "a plain description",
     r"gradient by": "gradient with respect to",
+    r"(derivative|gradient|value|result|answer)s? right": "correct",
 }
 """What not to write, as a regular expression, and what to write instead."""
 
 FILES = sorted(
     {
         *ROOT.glob("*.md"),
+        ROOT / "Makefile",
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "docs" / "examples").glob("*.ipynb"),
         *(ROOT / "examples").glob("*.py"),
@@ -60,6 +62,8 @@ def text_of(path: Path) -> str:
         cells = json.loads(content)["cells"]
         prose = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
         return markdown("\n\n".join(prose))
+    if path.name == "Makefile":
+        return content
     if path.suffix == ".html":
         shown = re.sub(r"<(style|script).*?</\1>", "", content, flags=re.DOTALL)
         return html.unescape(re.sub(r"<[^>]*>", " ", shown))
