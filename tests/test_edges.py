@@ -298,7 +298,7 @@ class Signed(Box):
 jax.tree_util.register_dataclass(Signed, data_fields=["x"], meta_fields=[])
 
 
-def test_what_is_asked_may_depend_on_a_static_value() -> None:
+def test_which_values_are_used_may_depend_on_a_static_value() -> None:
     """Nothing is computed that is not asked for, and nothing is traced again."""
     traced = []
 
@@ -821,7 +821,7 @@ class Scaled:
         return jnp.sum(self.x) * self.s
 
 
-def test_rebuilt_with_another_numpy_scalar() -> None:
+def test_rebuilt_with_a_different_numpy_scalar() -> None:
     """Nobody watches a numpy scalar: another may have its id."""
     use, x = cachax.jit(lambda m: m.v + m.d), jnp.arange(3.0)
     for s in (1.0, 1.0, 1.0, 1.0, 2.0, 3.0):

@@ -166,7 +166,9 @@ def product(a: Any, b: Any) -> Any:
     return FACTOR * a * b
 
 
-def test_so_is_that_of_a_function_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_value_of_a_function_of_several_arrays_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a, b = jnp.ones(2), jnp.ones(2)
     with cachax.verify():
         kept = product(a, b)
@@ -195,7 +197,7 @@ def test_a_field_replaced_by_another_thread_is_not_a_difference() -> None:
         assert slow.total == 0.0
 
 
-def test_so_are_the_values_kept_for_rebuilt_objects(
+def test_stale_values_of_rebuilt_objects_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mesh, fun = made(of=jnp), shelf()
@@ -305,7 +307,7 @@ class Rounded:
         return self.x * (1 + self.by) if is_traced else self.x * 1.0
 
 
-def test_a_value_that_came_out_of_jit_may_be_rounded_in_another_way() -> None:
+def test_a_value_that_came_out_of_jit_may_be_rounded_differently() -> None:
     @cachax.jit
     def step(parts: Any) -> Any:
         rounded = Rounded(*parts)

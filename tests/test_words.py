@@ -129,7 +129,7 @@ def test_a_word_of_the_list_is_found(word: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["there is no leaf", "is no longer", "right angles"])
-def test_other_words_are_not(words: str) -> None:
+def test_other_words_are_not_found(words: str) -> None:
     assert found_in(f"It {words} here.") == []
 
 

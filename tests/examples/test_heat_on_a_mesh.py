@@ -173,7 +173,7 @@ def test_the_steepest_edge_is_a_side_of_a_triangle(coarse: Played) -> None:
     assert steepest == pytest.approx(np.max(np.divide(rises, lengths)), abs=5.1e-4)
 
 
-def test_another_heater_keeps_the_factorisation(coarse: Played) -> None:
+def test_a_different_heater_keeps_the_factorisation(coarse: Played) -> None:
     for name in ("Shell.matrices", "Shell.factor"):
         assert f"{name}: already cached, carried in" in coarse.printed
 

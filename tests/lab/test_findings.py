@@ -147,12 +147,12 @@ def test_what_is_silently_wrong_is_found(strategy: str) -> None:
 
 @pytest.mark.parametrize("probe", known_probes())
 @pytest.mark.parametrize("strategy", sorted(NO_WRONG_KNOWN))
-def test_and_nothing_is_where_nothing_is_known(strategy: str, probe: str) -> None:
+def test_known_good_cells_are_not_silently_wrong(strategy: str, probe: str) -> None:
     assert cell(strategy, probe).verdict is not Verdict.WRONG
 
 
 @pytest.mark.parametrize("strategy", sorted(OF_A_PEER))
-def test_nor_where_a_peer_is_careful(strategy: str) -> None:
+def test_careful_peers_are_not_silently_wrong(strategy: str) -> None:
     assert cell_apart(strategy, "assign").verdict is not Verdict.WRONG
     assert cell_apart(strategy, "tree_map").verdict is not Verdict.WRONG
 
