@@ -299,7 +299,7 @@ jax.tree_util.register_dataclass(Signed, data_fields=["x"], meta_fields=[])
 
 
 def test_which_values_are_used_may_depend_on_a_static_value() -> None:
-    """Nothing is computed that is not asked for, and nothing is traced again."""
+    """Nothing is computed that is not used, and nothing is traced again."""
     traced = []
 
     @cachax.jit
@@ -822,7 +822,7 @@ class Scaled:
 
 
 def test_rebuilt_with_a_different_numpy_scalar() -> None:
-    """Nobody watches a numpy scalar: another may have its id."""
+    """A numpy scalar can't be weakly referenced: a later one may have its id."""
     use, x = cachax.jit(lambda m: m.v + m.d), jnp.arange(3.0)
     for s in (1.0, 1.0, 1.0, 1.0, 2.0, 3.0):
         for _ in range(2):

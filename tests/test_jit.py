@@ -678,7 +678,7 @@ class Pair(eqx.Module):
 
     @cachax.cached_property
     def sum(self) -> Vector:
-        """A value that has cached values of its own."""
+        """A value that has cached values itself."""
         computing("sum")
         return Vector(self.left.x + self.right.x)
 

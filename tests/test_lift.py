@@ -159,7 +159,7 @@ class Model(eqx.Module):
 
 
 def test_an_equinox_model_with_a_function_in_it() -> None:
-    """What jax.jit refuses, filter_jit takes: leaves that are no arrays."""
+    """What jax.jit refuses, filter_jit takes: leaves that aren't arrays."""
     model = Model(jnp.array([3.0, 4.0]), jax.nn.relu)
     apply = cachax.lift(eqx.filter_jit)(lambda model, x: model(x))
     with computations() as counts:

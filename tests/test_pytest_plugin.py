@@ -86,7 +86,7 @@ def test_the_option_is_explained(project: pytest.Pytester) -> None:
 def test_pytest_without_the_option_does_not_load_jax(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plugins are loaded in every project, also where nobody uses JAX."""
+    """Plugins are loaded in every project, also in those without JAX."""
     pytester.makepyfile(
         "import sys\ndef test_it():\n"
         "    assert 'cachax.pytest_plugin' in sys.modules\n"

@@ -1,4 +1,4 @@
-"""check_laws: what is right passes, and what is wrong is found, with a program."""
+"""check_laws: correct classes pass, mistakes are found, with a program."""
 
 import itertools
 import warnings

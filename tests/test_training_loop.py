@@ -1,7 +1,7 @@
 """`state = step(state)` computes a value once, as long as its arrays pass through.
 
 Each loop is compared, step by step, with the same loop under `jax.jit` and without a
-cache: the numbers, and what can be asked of the arrays (device, sharding, ...).
+cache: the numbers, and the attributes of the arrays (device, sharding, ...).
 """
 
 import dataclasses

@@ -71,7 +71,7 @@ def made(*, of: Any = np) -> Mesh:
     return Mesh(of.arange(1.0, 4.0), jnp.ones(3))
 
 
-def shelf() -> Any:
+def reader() -> Any:
     return cachax.jit(lambda mesh: mesh.total + mesh.density)
 
 
@@ -110,7 +110,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "static": lambda: lambda mesh: mesh.shape,
     "method": lambda: lambda mesh: mesh.power(2),
     "function": lambda: spread,
-    "jit": shelf,
+    "jit": reader,
     "jit of a list": plan,
     "jit of several": several,
     "lift": lifted,
@@ -158,7 +158,7 @@ def test_a_value_handed_on_to_a_rebuilt_object_is_checked(
     monkeypatch.setattr(f"{__name__}.FACTOR", 2.0)
     with cachax.verify(), pytest.raises(StaleValueError, match="outside the object"):
         rebuilt.total  # noqa: B018 (the read is the test)
-    assert replace(mesh, density=jnp.zeros(3)).total == 6.0  # and nobody would know
+    assert replace(mesh, density=jnp.zeros(3)).total == 6.0  # stale, without an error
 
 
 @cachax.cache
@@ -200,7 +200,7 @@ def test_a_field_replaced_by_another_thread_is_not_a_difference() -> None:
 def test_stale_values_of_rebuilt_objects_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mesh, fun = made(of=jnp), shelf()
+    mesh, fun = made(of=jnp), reader()
 
     def call() -> Any:
         return fun(replace(mesh, density=jnp.zeros(3)))
@@ -214,7 +214,7 @@ def test_stale_values_of_rebuilt_objects_are_found(
 
 
 class Counter:
-    """A body that is no function of the fields."""
+    """A body that isn't a function of the fields."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -498,7 +498,7 @@ def test_each_link_of_a_chain_is_computed_once_more_and_no_oftener() -> None:
 
 
 def test_values_and_counts_are_as_before_when_it_ends() -> None:
-    mesh, fun = made(of=jnp), shelf()
+    mesh, fun = made(of=jnp), reader()
     fun(mesh)
     kept = mesh.total
     with cachax.verify():

@@ -1,4 +1,4 @@
-"""A warm call takes the values of its own arguments, and keeps no others."""
+"""A warm call takes the values of its arguments, and keeps no others."""
 
 import copy
 import dataclasses
@@ -301,7 +301,7 @@ def test_a_field_of_a_frozen_object_among_several_set_by_force_is_detected() -> 
             return jnp.sum(self.x)
 
     objects = [Frozen(jnp.ones(2)), Frozen(jnp.ones(2))]
-    before = objects[0].x  # somebody else still has it
+    before = objects[0].x  # there is a second reference
     use = cachax.jit(lambda objects: objects[0].total + objects[1].total)
     for _ in range(5):
         assert float(use(objects)) == 4
@@ -375,7 +375,7 @@ def test_a_class_that_makes_up_its_dict() -> None:
     fun = cachax.jit(lambda ps: ps[0].double + ps[1].double)
     ps = [Veiled(jnp.float32(1)), Veiled(jnp.float32(2))]
     warmed(fun, ps)
-    before = ps[0].x  # somebody else still has it
+    before = ps[0].x  # there is a second reference
     ps[0].x = 5 * before
     assert fun(ps) == 14
 

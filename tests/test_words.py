@@ -85,6 +85,14 @@ def strings(content: str) -> Iterator[str]:
             yield re.sub(r"`[^`\n]*`", "", node.value)
 
 
+def docstrings(content: str) -> Iterator[str]:
+    """Docstrings, without the code in them."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+            yield re.sub(r"`[^`\n]*`", "", text)
+
+
 def comments(content: str) -> Iterator[str]:
     """Comments, without the code in them."""
     lines = io.StringIO(content).readline
@@ -121,6 +129,22 @@ TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 def test_the_names_of_tests_are_plain(path: Path) -> None:
     names = re.findall(r"^ *def (test_\w+)", path.read_text(), flags=re.MULTILINE)
     assert found_in("\n".join(name.replace("_", " ") for name in names)) == []
+
+
+DEVELOPERS_READ = sorted(
+    path
+    for pattern in ("tests/**/*.py", "benchmarks/*.py", "docs/*.py", ".ci/*.py")
+    for path in ROOT.glob(pattern)
+    if path != Path(__file__)
+)
+
+
+@pytest.mark.parametrize(
+    "path", DEVELOPERS_READ, ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_docstrings_and_comments_are_plain(path: Path) -> None:
+    content = path.read_text(encoding="utf-8")
+    assert found_in("\n\n".join([*docstrings(content), *comments(content)])) == []
 
 
 @pytest.mark.parametrize("word", ["anew", "is no leaf", "Somebody", "the right value"])

@@ -180,7 +180,7 @@ def test_a_different_heater_keeps_the_factorisation(coarse: Played) -> None:
 
 def test_there_are_two_factorisations_for_two_shapes(counted: dict) -> None:
     """Nine shells: the sphere, and those with lobes, which differ in the heater. The
-    edges are asked for on one of them."""
+    edges are read on one of them."""
     counts = counted["counts"]
     assert counts["Shell.factor"] == counts["Shell.matrices"] == 2
     assert counts["Shell.edges"] == 1

@@ -46,7 +46,7 @@ NO_WRONG_KNOWN = {"functools_equinox", "functools_flax", "functools_flax_jit"}
 """Frozen classes whose value is dropped at every boundary: slow, and never stale."""
 
 OF_A_PEER = {"netket_ignored"}
-"""As those, and to be measured in a process of its own."""
+"""As those, and to be measured in a separate process."""
 
 KNOWN_COUNTS = {
     ("functools_flax", "method"): 3,
@@ -81,7 +81,7 @@ def cell(strategy: str, probe: str) -> Cell:
 
 
 def cell_apart(strategy: str, probe: str) -> Cell:
-    """In a process of its own: netket switches to 64-bit numbers for good."""
+    """In a separate process: netket switches to 64-bit numbers for good."""
     entry = known_strategies()[strategy]
     ((_, found),) = measure_apart(entry, [known_probes()[probe]])
     if found.verdict is Verdict.ABSENT:

@@ -62,7 +62,7 @@ BATCHED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def batch_of(family: Family, *, warm: bool) -> Any:
-    """Three objects in one; if warm, with values of the batch, which are no one's."""
+    """Three objects in one; if warm, with values of the whole batch."""
     batch = family.make(jnp.asarray(BATCH_A), jnp.asarray(BATCH_B))
     return cachax.warm(batch) if warm else batch
 

@@ -60,7 +60,7 @@ def read_eagerly(obj: Any) -> Any:
 
 
 def reader() -> Callable[[Any], Any]:
-    """A jitted function of its own for each test."""
+    """A separate jitted function for each test."""
     return cachax.jit(lambda obj: obj.p)
 
 
