@@ -1,6 +1,6 @@
 # Everything needs only Python 3.11+ with venv, make, and a package index. Where uv is
 # installed, it makes the environments (seconds instead of minutes).
-# Environments are made on first use, and anew when their pins or PYTHON change.
+# Environments are made on first use, and again when their pins or PYTHON change.
 
 PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
@@ -20,10 +20,10 @@ SEED ?= 0
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1\t\2/p' Makefile | expand -t 14
 
-demo: $(NEWEST)/.ready  ## every known way of caching, measured: a table and a page
+demo: $(NEWEST)/.ready  ## compare every known approach to caching: a table and a page
 	$(NEWEST)/bin/cachax lab --html lab.html
 
-bench: $(NEWEST)/.ready  ## what cachax costs beside the same by hand; BENCH=--quick
+bench: $(NEWEST)/.ready  ## what cachax costs, compared with passing values by hand; BENCH=--quick
 	$(NEWEST)/bin/python benchmarks --json bench.json $(BENCH)
 
 fuzz: $(NEWEST)/.ready  ## random programs, with cachax and without; FUZZ=, SEED=, FUZZ_ARGS=--disturbed
@@ -36,7 +36,7 @@ docs: $(NEWEST)/.ready  ## the site, in docs/_build; a warning or a dead link is
 examples: $(NEWEST)/.ready  ## run them in full; their plots are in examples/
 	cd examples && for script in *.py; do ../$(NEWEST)/bin/python $$script || exit; done
 
-notebooks: $(NEWEST)/.ready  ## the same, and make the notebooks in docs/examples anew
+notebooks: $(NEWEST)/.ready  ## the same, and make the notebooks in docs/examples again
 	$(NEWEST)/bin/python docs/notebooks.py
 
 picture: $(NEWEST)/.ready  ## draw the pictures of the lab again
@@ -45,13 +45,13 @@ picture: $(NEWEST)/.ready  ## draw the pictures of the lab again
 scenarios: $(NEWEST)/.ready  ## the table of scenarios in docs/processes.md, from tests/processes
 	$(NEWEST)/bin/python docs/scenarios.py
 
-pages: $(NEWEST)/.ready  ## write the pages of the lint rules into docs/lint.md anew
+pages: $(NEWEST)/.ready  ## write the pages of the lint rules, and their table in docs/lint.md
 	$(NEWEST)/bin/python -m cachax.lint._page docs/lint.md
 
-api: $(NEWEST)/.ready  ## write the list of public names, tests/public_api.txt, anew
+api: $(NEWEST)/.ready  ## write the list of public names, tests/public_api.txt
 	$(NEWEST)/bin/python tests/public_api.py --write
 
-quick: $(NEWEST)/.ready  ## for the inner loop, within a minute: lint, and a choice of tests
+quick: $(NEWEST)/.ready  ## lint, and a choice of tests, in less than a minute
 	$(NEWEST)/bin/ruff check -q
 	$(NEWEST)/bin/ruff format -q --check
 	$(NEWEST)/bin/python $(PYTEST) --quick $(ARGS)
@@ -100,7 +100,7 @@ else
 endif
 	touch $@
 
-lock:  ## choose the newest versions anew, and the oldest JAX's peers; needs uv
+lock:  ## update requirements/ to the newest versions; needs uv
 	uv pip compile -q -U --universal --python-version 3.11 --group dev --extra lab --extra peers \
 	  --extra test --extra docs --custom-compile-command "make lock" pyproject.toml \
 	  -o requirements/newest.txt

@@ -98,7 +98,7 @@ def relative_links(markdown: str) -> list[str]:
 
 
 def try_out(archive: Path) -> None:
-    """In an environment of its own, far from the checkout."""
+    """In a separate environment, far from the checkout."""
     before, after = readme_programs((ROOT / "README.md").read_text())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()

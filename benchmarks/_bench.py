@@ -2,7 +2,7 @@
 
 In each round every contender is timed once, one right after the other, so that what
 slows the machine down slows all of them; every other round goes in the reverse order.
-The ratio of a round is that of its own times; what is reported is the median over the
+The ratio of a round is that of the times in it. The report has the median over the
 rounds, and where the middle half of them lies.
 """
 
@@ -133,7 +133,10 @@ def _time(contender: Callable[[], Any], case: Case) -> float:
 
 def lines(results: Iterable[Result], targets: bool = True) -> Iterator[str]:
     """As a Markdown table."""
-    yield "| case | cachax | over | ratio | middle half |" + " target |" * targets
+    yield (
+        "| case | cachax | compared with | ratio | middle half |"
+        + " target |" * targets
+    )
     yield "| --- | ---: | ---: | ---: | ---: |" + " ---: |" * targets
     for r in results:
         mine, base = r.microseconds[CACHAX], r.microseconds[r.over]
@@ -164,7 +167,7 @@ def _time_of(microseconds: float) -> str:
 
 
 def main(cases: Callable[[bool], Iterable[Case]]) -> None:
-    """For a file of its own: measure what it claims, and print it."""
+    """For one file: measure what it claims, and print it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--json", type=Path, metavar="FILE")

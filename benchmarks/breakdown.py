@@ -25,15 +25,14 @@ def cases() -> Iterator[Case]:
     ours = cachax.jit(lambda o: o.y * o.total)
     for _ in range(3):
         ours(cached)
-    shelf = ours.clear_cache.__self__.shelf
-    ready = shelf.last
+    entry = ours.clear_cache.__self__.function.expected
+    ready = entry.find((cached,), {})
     by_hand = jax.jit(lambda o, total: o.y * total)
     parts = {
-        "to compare: all that JAX does by hand": lambda: by_hand(bare, total),
-        "to be called, in Python, at all": lambda: nothing(cached),
-        "to find the values of this object": lambda: ready.ref() is cached,
-        "to see that its two fields are the same": lambda: ready.holds(cached),
-        "JAX, with the values as one more argument": lambda: ready.about(
+        "for comparison: the call by hand": lambda: by_hand(bare, total),
+        "the call of a Python function": lambda: nothing(cached),
+        "finding the values by their arrays": lambda: entry.find((cached,), {}),
+        "JAX, with the values as an additional argument": lambda: ready.call(
             ready.values, cached
         ),
     }
@@ -89,18 +88,18 @@ def steps() -> dict[str, Callable[[], Any]]:
         return out
 
     return {
-        "inline: a new object, and all that JAX does": lambda: inline(
+        "inline: a new object, and the call": lambda: inline(
             Inline(next(arrays), ONES)
         ),
-        "the value as one more result": lambda: both(Inline(next(arrays), ONES)),
-        "it is kept for as long as the object is there": noted,
-        "the object is new, and such as the program is for": looked_at,
+        "the value as an additional result": lambda: both(Inline(next(arrays), ONES)),
+        "the value is stored until the object is freed": noted,
+        "a check that the object is new and fits the program": looked_at,
         CACHAX: lambda: ours(Cached(next(arrays), ONES)),
     }
 
 
 def new_object() -> Iterator[str]:
-    yield "| step | time | over inline |"
+    yield "| step | time | relative to inline |"
     yield "| --- | ---: | ---: |"
     inline, *more = contenders = steps()
     for name in more:

@@ -13,7 +13,7 @@ import cachax
 
 
 def a_function(total: Callable[..., Any]) -> Callable[..., Any]:
-    """A new one each time, some thirty operations long, that nobody has compiled."""
+    """A new one each time, some thirty operations long, not compiled before."""
     number = float(next(_numbers))
 
     def fun(o: Any, *more: Any) -> Any:

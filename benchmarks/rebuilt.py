@@ -9,7 +9,7 @@ from _objects import ONES, Cached, Functools, warm
 def cases(quick: bool) -> Iterator[Case]:
     cached, theirs, other = warm(Cached), warm(Functools), ONES + 1
     yield Case(
-        "replace another field, and read: the value is known",
+        "replace an unrelated field, then read",
         "functools",
         {
             CACHAX: lambda: cached.replace(y=other).total,
@@ -18,7 +18,7 @@ def cases(quick: bool) -> Iterator[Case]:
         },
     )
     yield Case(
-        "a new object of new arrays, and read: it is not",
+        "a new object of new arrays, then read",
         "functools",
         {
             CACHAX: lambda: Cached(ONES + ONES, ONES).total,

@@ -56,7 +56,7 @@ def cases(quick: bool) -> Iterator[Case]:
     }
     yield Case("one small object, one cached scalar", "by hand", two, target=1.20)
     yield Case(
-        "the same, among all other ways",
+        "the same, measured with other approaches",
         "by hand",
         {
             **two,

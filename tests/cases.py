@@ -1,4 +1,4 @@
-"""Over which classes, properties and states a law is tried, and what is right."""
+"""Over which classes, properties and states a law is tried, and the correct values."""
 
 import functools
 from typing import Any

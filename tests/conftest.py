@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 
-# Under checking_leaks JAX compiles every operation anew: from here, it need not.
+# Under checking_leaks JAX compiles every operation again. Here it finds them compiled.
 # pytest-xdist's workers share the folder of the process that starts them.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = (
     os.environ["JAX_COMPILATION_CACHE_DIR"]

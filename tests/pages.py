@@ -69,7 +69,7 @@ class Stage:
             yield Shown(block["text"], _console(block["text"]))
 
     def _run(self, text: str, raises: bool = False) -> None:
-        # A file, so that the lines of the page can be told.
+        # A file, so that messages can name the line.
         code = compile(text, f"{self.name}.py", "exec")
         with contextlib.redirect_stdout(io.StringIO()) as out:
             if raises:
@@ -106,7 +106,7 @@ def _console(text: str) -> str:
 
 
 def play(path: Path) -> list[Shown]:
-    """A page from beginning to end, in a folder of its own."""
+    """A page from beginning to end, in its own folder."""
     page = path.read_text(encoding="utf-8")
     stage = Stage(path.stem)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -142,13 +142,13 @@ def write(path: Path) -> None:
     """Put into the page what comes out."""
     outputs = iter(played(path))
 
-    def anew(block: re.Match[str]) -> str:
+    def with_output(block: re.Match[str]) -> str:
         if block["language"] not in ("output", "console"):
             return block[0]
         return f"```{block['language']}\n{next(outputs).printed.rstrip()}\n```"
 
     page = path.read_text(encoding="utf-8")
-    path.write_text(_BLOCK.sub(anew, page), encoding="utf-8")
+    path.write_text(_BLOCK.sub(with_output, page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An example, run as a script in a process of its own."""
+"""An example, run as a script in a separate process."""
 
 import dataclasses
 import pickle

@@ -9,7 +9,7 @@ import pytest
 from cachax import _compat
 
 
-def test_to_forget_a_failed_trace_is_not_to_forget_the_others() -> None:
+def test_forgetting_a_failed_trace_keeps_the_others() -> None:
     traces = []
 
     def fun(x: jax.Array) -> jax.Array:

@@ -298,8 +298,8 @@ class Signed(Box):
 jax.tree_util.register_dataclass(Signed, data_fields=["x"], meta_fields=[])
 
 
-def test_what_is_asked_may_depend_on_a_static_value() -> None:
-    """Nothing is computed that is not asked for, and nothing is traced again."""
+def test_which_values_are_used_may_depend_on_a_static_value() -> None:
+    """Nothing is computed that is not used, and nothing is traced again."""
     traced = []
 
     @cachax.jit
@@ -821,8 +821,8 @@ class Scaled:
         return jnp.sum(self.x) * self.s
 
 
-def test_rebuilt_with_another_numpy_scalar() -> None:
-    """Nobody watches a numpy scalar: another may have its id."""
+def test_rebuilt_with_a_different_numpy_scalar() -> None:
+    """A numpy scalar can't be weakly referenced: a later one may have its id."""
     use, x = cachax.jit(lambda m: m.v + m.d), jnp.arange(3.0)
     for s in (1.0, 1.0, 1.0, 1.0, 2.0, 3.0):
         for _ in range(2):

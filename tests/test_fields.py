@@ -1,4 +1,4 @@
-"""What an object is made of: no code of its own is run, and nothing is overlooked."""
+"""What an object consists of: none of its code runs, and nothing is overlooked."""
 
 import functools
 import logging
@@ -94,7 +94,7 @@ def test_code_of_the_class_is_not_run() -> None:
             self.x = 12345
 
         def __getattribute__(self, name: str) -> Any:
-            assert name == "__class__"  # isinstance asks for it
+            assert name == "__class__"  # isinstance reads it
             return super().__getattribute__(name)
 
         @property

@@ -145,7 +145,7 @@ def test_nothing_is_retained(family: Family) -> None:
 # Of classes that know nothing of cachax
 
 
-def test_a_class_that_is_met_inside_a_trace_first() -> None:
+def test_a_class_that_is_first_used_inside_a_trace() -> None:
     obj = new_class()
 
     @cachax.jit
@@ -171,7 +171,7 @@ def test_in_functions_within_functions() -> None:
     assert counts == {"lengths": 1}
 
 
-def test_a_function_compiled_before_its_class_was_met() -> None:
+def test_a_function_compiled_before_its_class_was_used() -> None:
     obj = new_class()
     total = cachax.jit(lambda o: jnp.sum(o.points) + (lengths(o)[0] if flag else 0))
     flag = False
@@ -242,7 +242,7 @@ def test_on_lists_and_dictionaries() -> None:
     assert counts == {"total": 3}
 
 
-def test_numpy_is_not_kept_and_it_is_said() -> None:
+def test_numpy_is_not_kept_and_a_warning_says_so() -> None:
     @cachax.cache
     def squared(x: Any) -> Any:
         return x**2
@@ -364,7 +364,7 @@ def test_a_traced_array_leaves_no_trace_behind(no_leaks: None) -> None:
     close(jax.lax.map(gram, x[None])[0], expected)
 
 
-def test_a_class_that_a_jitted_body_meets_first() -> None:
+def test_a_class_that_is_first_used_in_a_jitted_body() -> None:
     outer = cachax.cache(jax.jit(lambda pair: lengths(pair.points)))
     inner = new_class()
     holder = type(inner)(inner, inner.density)

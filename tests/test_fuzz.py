@@ -82,7 +82,7 @@ def test_it_finds_a_stale_value(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_finds_what_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is cached: the values are right, the counts are not."""
+    """Nothing is cached: the values are correct, the counts are not."""
     monkeypatch.setattr(cachax, "cached_property", property)
     counted = range(COUNTED * ALIKE, COUNTED * ALIKE + ALIKE)
     assert any("is allowed" in message for message in messages(counted))

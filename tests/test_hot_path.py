@@ -88,7 +88,7 @@ def test_one_small_object() -> None:
     assert counts["instructions"] <= 65
 
 
-def test_and_a_thousand_arrays_beside_it() -> None:
+def test_a_thousand_arrays_beside_the_object_cost_nothing() -> None:
     fun = cachax.jit(lambda o, arrays: o.y * o.total + arrays["array 0"])
     counts = counted(lambda: fun(OBJECT, ARRAYS))
     assert counts["functions"] <= 2
@@ -102,7 +102,7 @@ def test_twenty_properties_are_no_more_work_than_one() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 5])
-def test_nor_is_how_deep_it_is_inside_others(depth: int) -> None:
+def test_a_deeply_nested_object_is_no_more_work(depth: int) -> None:
     box: Any = OBJECT
     for _ in range(depth):
         box = Box(box)
@@ -189,7 +189,7 @@ def test_the_count_counts() -> None:
     assert cold["instructions"] > warm["instructions"] > 20
 
 
-def test_to_have_been_watched_costs_nothing() -> None:
+def test_a_finished_recording_costs_nothing() -> None:
     use, one = cachax.jit(lambda o: o.y * o.total), Cached(jnp.ones(4), jnp.ones(4))
     before = counted(lambda: use(one))
     with cachax.record(), cachax.verify():
@@ -197,7 +197,7 @@ def test_to_have_been_watched_costs_nothing() -> None:
     assert counted(lambda: use(one)) == before
 
 
-def test_to_have_been_compared_between_processes_costs_nothing() -> None:
+def test_agree_costs_nothing_after_it_ended() -> None:
     use, one = cachax.jit(lambda o: o.y * o.total), Cached(jnp.ones(5), jnp.ones(5))
     before = counted(lambda: use(one))
     with cachax.agree():  # there is one process

@@ -167,7 +167,7 @@ def test_it_is_pickled_by_value_where_functions_are() -> None:
     assert sent.lower(v).as_text()
 
 
-def test_what_wraps_it_has_not_its_attributes() -> None:
+def test_a_wrapper_does_not_get_its_attributes() -> None:
     inner = cachax.jit(lambda v, n: v.norm * n)
     outer = jax.jit(inner, static_argnums=1)
     seen = []
@@ -205,7 +205,7 @@ def test_attributes_and_names_are_those_of_the_function() -> None:
         Abstract()
 
 
-def test_it_is_one_thing_to_those_who_look_for_changes() -> None:
+def test_a_jitted_function_counts_as_unchanged() -> None:
     """As an argument of a cached function, and as a static field."""
     twice = cachax.jit(lambda x: 2 * x)
 
@@ -374,7 +374,7 @@ def test_a_value_comes_out_only_as_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["array", "scalar"])
-def test_nor_as_what_it_travelled_as(name: str) -> None:
+def test_a_value_does_not_come_out_in_its_packed_form(name: str) -> None:
     @cachax.jit
     def same(odd: Odd, y: Any) -> Any:
         other = Odd(odd.x)
@@ -393,7 +393,7 @@ def list_of(value: Any) -> Any:
     return value if isinstance(value, float) else list(value)
 
 
-def test_and_only_with_what_it_was_computed_from() -> None:
+def test_a_value_comes_out_only_with_the_arrays_it_was_computed_from() -> None:
     class Loses:
         def __init__(self, x: Any, scale: Any = 1) -> None:
             self.x, self.scale = x, scale
@@ -429,7 +429,7 @@ def test_a_preset_value_of_another_trace_is_refused() -> None:
         jax.grad(lambda y: made([x, y]).norm)(x)
 
 
-def test_an_error_after_a_cached_function_has_met_a_new_class() -> None:
+def test_an_error_after_a_cached_function_got_a_new_class() -> None:
     @jax.tree_util.register_dataclass
     @dataclass(frozen=True)
     class New:
@@ -512,7 +512,7 @@ def test_static_arguments(options: dict[str, Any]) -> None:
     assert counts == {"norm": 1}
 
 
-def test_what_is_asked_may_depend_on_a_static_argument() -> None:
+def test_which_values_are_used_may_depend_on_a_static_argument() -> None:
     @functools.partial(cachax.jit, static_argnums=1)
     def fun(v: Vector, which: str) -> Any:
         return getattr(v, which)
@@ -678,7 +678,7 @@ class Pair(eqx.Module):
 
     @cachax.cached_property
     def sum(self) -> Vector:
-        """A value that has cached values of its own."""
+        """A value that has cached values itself."""
         computing("sum")
         return Vector(self.left.x + self.right.x)
 

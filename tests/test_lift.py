@@ -74,7 +74,7 @@ def test_compiled_once_and_kept(name: str) -> None:
 
 
 @through
-def test_what_was_learned_can_be_forgotten(name: str) -> None:
+def test_clear_cache_forgets_what_was_learned(name: str) -> None:
     use = cachax.lift(TRANSFORMS[name])(lambda o: o.scaled)
     obj = make(FAMILIES[0])
     for _ in range(3):
@@ -159,7 +159,7 @@ class Model(eqx.Module):
 
 
 def test_an_equinox_model_with_a_function_in_it() -> None:
-    """What jax.jit refuses, filter_jit takes: leaves that are no arrays."""
+    """What jax.jit refuses, filter_jit takes: leaves that aren't arrays."""
     model = Model(jnp.array([3.0, 4.0]), jax.nn.relu)
     apply = cachax.lift(eqx.filter_jit)(lambda model, x: model(x))
     with computations() as counts:
@@ -200,7 +200,9 @@ def test_what_changes_the_meaning_of_an_object_is_refused(
         (lambda fun: jax.jit(jax.vmap(fun, in_axes=(None, 0))), "different shapes"),
     ],
 )
-def test_and_when_it_is_inside_a_decorator(transform: Any, words: str) -> None:
+def test_a_refused_transform_inside_a_decorator_is_refused(
+    transform: Any, words: str
+) -> None:
     use = cachax.lift(transform)(lambda o: o.scaled)
     obj = FAMILIES[0].make(jnp.arange(3.0), jnp.arange(3.0))
     with pytest.raises(cachax.LiftError, match=words):

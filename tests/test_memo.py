@@ -49,7 +49,7 @@ def test_a_memo_stays_while_the_fields_do() -> None:
     assert memo_of(thing) is not memo
 
 
-def test_an_id_that_is_used_again_is_another_object() -> None:
+def test_an_id_that_is_used_again_is_a_different_object() -> None:
     seen: set[int] = set()
     reused = 0
     for i in range(200):

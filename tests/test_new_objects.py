@@ -159,7 +159,7 @@ def test_several_threads_compute_it_once() -> None:
         assert counts == {"double": 1}
 
 
-def test_new_static_objects_are_none_of_it() -> None:
+def test_new_static_objects_give_correct_results() -> None:
     @dataclasses.dataclass(frozen=True)
     class Setting:
         by: int
@@ -270,7 +270,7 @@ def test_an_error_at_run_time_does_not_run_it_again() -> None:
     assert checked == [-2.0]
 
 
-def test_it_is_traced_for_no_object_that_it_is_not_for() -> None:
+def test_it_is_traced_only_for_objects_it_is_for() -> None:
     traced = []
 
     def function(p: Point) -> Any:

@@ -72,7 +72,7 @@ def test_with_it_a_stale_value_fails_its_test(project: pytest.Pytester) -> None:
     assert vars(Computed)["read"] is READ
 
 
-def test_it_can_be_said_in_the_configuration(project: pytest.Pytester) -> None:
+def test_verify_can_be_turned_on_in_the_configuration(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\ncachax_verify = true")
     result = project.runpytest_inprocess("-p", "cachax.pytest_plugin")
     result.assert_outcomes(passed=1, failed=1)
@@ -86,7 +86,7 @@ def test_the_option_is_explained(project: pytest.Pytester) -> None:
 def test_pytest_without_the_option_does_not_load_jax(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plugins are loaded in every project, also where nobody uses JAX."""
+    """Plugins are loaded in every project, also in those without JAX."""
     pytester.makepyfile(
         "import sys\ndef test_it():\n"
         "    assert 'cachax.pytest_plugin' in sys.modules\n"
@@ -98,7 +98,7 @@ def test_pytest_without_the_option_does_not_load_jax(
     result.assert_outcomes(passed=1)
 
 
-def test_nor_does_to_import_it() -> None:
+def test_importing_the_plugin_does_not_import_jax() -> None:
     """And to use cachax does, which shows that the test can fail."""
     program = "import sys, {}; assert 'jax' not in sys.modules"
     for module, code in (("cachax.pytest_plugin", 0), ("cachax; cachax.jit", 1)):

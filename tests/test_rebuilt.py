@@ -1,4 +1,4 @@
-"""Objects rebuilt for every call have their values at hand by the arrays."""
+"""Objects rebuilt for every call find their values by the arrays."""
 
 import gc
 import weakref
@@ -17,7 +17,7 @@ from models import Mesh
 
 
 def of_mesh() -> Any:
-    """A function of its own for each test: what it has at hand is its own."""
+    """A separate function for each test, without what others have learned."""
     return cachax.jit(lambda m, by=1.0: by * jnp.sum(m.stiffness) + jnp.sum(m.density))
 
 

@@ -95,7 +95,7 @@ def test_the_line_is_the_users() -> None:
 
 
 def test_a_line_of_a_notebook_is_that_of_its_cell() -> None:
-    """The file of a cell has a number for a name, which tells nobody anything."""
+    """The file of a cell has a number for a name, which is of no use to a reader."""
     pytest.importorskip("IPython")
     cells = """
 from IPython.core.interactiveshell import InteractiveShell

@@ -289,11 +289,23 @@ def test_two_reports_compared() -> None:
     more = {c.name for c in before.compare(after).more}
     assert more == {"Process.factor", "Process.weights"}
     lines = str(comparison).splitlines()
-    assert lines[0].split() == ["value", "computed", "time", "reused"]
+    assert lines[0].split() == ["value", "computed", "time", "reused", "inline"]
     weights = next(line for line in lines if line.startswith("Process.weights"))
-    assert re.search(r"3 → 1 .*- → 2$", weights)
+    assert re.search(r"3 → 1 .*- → 2 +- → -$", weights)
     assert repr(comparison) == str(comparison)
     assert "<td>Process.weights</td>" in comparison._repr_html_()
+
+
+def test_a_comparison_shows_what_plain_jit_computed_inside() -> None:
+    def weights(process: Any) -> jax.Array:
+        return process.weights  # type: ignore[no-any-return]
+
+    with cachax.record() as before:
+        jax.jit(weights)(process())
+    with cachax.record() as after:
+        cachax.jit(weights)(process())
+    line = str(after.compare(before)).splitlines()[-1]
+    assert re.search(r"^Process.weights +- → 1 .* 1 → -$", line)
 
 
 def test_a_report_compared_with_a_saved_one() -> None:

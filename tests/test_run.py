@@ -97,6 +97,8 @@ def test_a_script_whose_output_is_not_read_to_its_end(tmp_path: Path) -> None:
         (["--html", "no/page.html", "ok.py"], "no/page.html: No such file"),
         (["--json", ".", "ok.py"], ".: Is a directory"),
         (["--wrong", "ok.py"], "unrecognized arguments: --wrong"),
+        (["--wrong"], "unrecognized arguments: --wrong"),
+        ([], "give it a script to run, or a module with -m"),
     ],
 )
 def test_what_cannot_be_run_or_written_is_refused_before_the_run(

@@ -122,7 +122,7 @@ def test_a_mesh_keeps_its_factor_when_the_density_changes() -> None:
     assert counts == {"stiffness": 1, "factor": 1, "mass": 2}
 
 
-def test_also_when_the_old_one_is_gone_before_the_new_one_is_read() -> None:
+def test_a_value_is_kept_if_the_old_object_is_freed_first() -> None:
     gc.collect()
     one = mesh()
     with computations() as counts:
@@ -590,7 +590,7 @@ def test_of_a_method_few_values_are_kept_for_one_array() -> None:
     assert len(jax.live_arrays()) <= arrays + 9
 
 
-def test_nothing_is_said_at_the_end_of_a_program(tmp_path: Any) -> None:
+def test_nothing_is_printed_at_the_end_of_a_program(tmp_path: Any) -> None:
     """The last objects go when modules have no globals any more."""
     script = tmp_path / "script.py"
     script.write_text(
@@ -703,7 +703,7 @@ def test_what_depends_on_an_assigned_value_is_not_shared_inside_jit() -> None:
     assert (first, second, returned.q) == (200, 12, 12)
 
 
-def test_an_object_that_is_in_another_twice() -> None:
+def test_an_object_that_is_in_a_different_one_twice() -> None:
     """JAX makes two of it, and that makes no difference."""
 
     @jax.tree_util.register_dataclass

@@ -1,4 +1,4 @@
-"""check_laws: what is right passes, and what is wrong is found, with a program."""
+"""check_laws: correct classes pass, mistakes are found, with a program."""
 
 import itertools
 import warnings
@@ -173,7 +173,7 @@ def test_a_body_that_depends_on_a_global_is_found() -> None:
     assert testing.check_laws(Bad(X), "scaled", constants=["SCALE"]).ok
 
 
-def test_so_is_one_that_does_through_another_function() -> None:
+def test_a_body_that_uses_a_global_through_a_function_is_found() -> None:
     finding = found(Bad(X), "powered")
     assert "uses the global 'settings'" in finding.why
     assert settings == {"power": 2.0}
@@ -291,7 +291,7 @@ def test_a_property_that_raises_is_not_tried_and_nothing_is_kept() -> None:
     assert "the body raises ValueError: not for this one" in str(report)
 
 
-def test_an_object_that_is_not_a_pytree_is_tried_as_far_as_it_goes() -> None:
+def test_an_object_that_is_not_a_pytree_is_tried_without_jit() -> None:
     class Plain:
         def __init__(self) -> None:
             self.x = X
@@ -306,7 +306,7 @@ def test_an_object_that_is_not_a_pytree_is_tried_as_far_as_it_goes() -> None:
     assert not any(each.title.startswith("6") for each in report.not_tried)
 
 
-def test_a_name_that_is_none_is_refused() -> None:
+def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(cachax.UnknownPropertyError, match="no cached property 'y'"):
         testing.check_laws(Bad(X), "y")
 

@@ -1,7 +1,7 @@
 """`state = step(state)` computes a value once, as long as its arrays pass through.
 
 Each loop is compared, step by step, with the same loop under `jax.jit` and without a
-cache: the numbers, and what can be asked of the arrays (device, sharding, ...).
+cache: the numbers, and the attributes of the arrays (device, sharding, ...).
 """
 
 import dataclasses
@@ -665,7 +665,7 @@ def test_replace_between_the_steps_keeps_the_value() -> None:
     close(state.y, targets() + STEPS - 1)
 
 
-def test_an_equal_x_that_is_another_array_is_factorised() -> None:
+def test_an_equal_x_in_a_different_array_is_factorised() -> None:
     def change(i: int, s: Any) -> Any:
         return s.replace(x=features()) if i == 5 else s
 
@@ -915,7 +915,7 @@ def test_a_loop_over_placed_arrays(place: str, jit: str) -> None:
     assert counts == {"factor": 1}
 
 
-def test_a_state_moved_to_another_device_is_computed_there() -> None:
+def test_a_state_moved_to_a_different_device_is_computed_there() -> None:
     step, state = cachax.jit(flax_step), flax_state()
     state = step(step(state))
     there = jax.devices()[1]

@@ -124,7 +124,7 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("form", FORMS)
-def test_also_if_it_is_not_used_by_every_call(form: str, nested: bool) -> None:
+def test_a_preset_value_that_some_calls_do_not_use(form: str, nested: bool) -> None:
     def body(s: Any, y: Any = None) -> Any:
         (s,) = s if isinstance(s, list) else (s,)
         return s.solve(y) if y is not None and y.ndim == 0 else s.x
@@ -140,7 +140,7 @@ def test_also_if_it_is_not_used_by_every_call(form: str, nested: bool) -> None:
         assert FORMS[form](fun, solver) == 6
 
 
-def test_so_may_one_that_was_assigned() -> None:
+def test_an_assigned_value_may_be_a_function() -> None:
     @jax.tree_util.register_dataclass
     @dataclass
     class Open:

@@ -71,7 +71,7 @@ def made(*, of: Any = np) -> Mesh:
     return Mesh(of.arange(1.0, 4.0), jnp.ones(3))
 
 
-def shelf() -> Any:
+def reader() -> Any:
     return cachax.jit(lambda mesh: mesh.total + mesh.density)
 
 
@@ -110,7 +110,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "static": lambda: lambda mesh: mesh.shape,
     "method": lambda: lambda mesh: mesh.power(2),
     "function": lambda: spread,
-    "jit": shelf,
+    "jit": reader,
     "jit of a list": plan,
     "jit of several": several,
     "lift": lifted,
@@ -158,7 +158,7 @@ def test_a_value_handed_on_to_a_rebuilt_object_is_checked(
     monkeypatch.setattr(f"{__name__}.FACTOR", 2.0)
     with cachax.verify(), pytest.raises(StaleValueError, match="outside the object"):
         rebuilt.total  # noqa: B018 (the read is the test)
-    assert replace(mesh, density=jnp.zeros(3)).total == 6.0  # and nobody would know
+    assert replace(mesh, density=jnp.zeros(3)).total == 6.0  # stale, without an error
 
 
 @cachax.cache
@@ -166,7 +166,9 @@ def product(a: Any, b: Any) -> Any:
     return FACTOR * a * b
 
 
-def test_so_is_that_of_a_function_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_value_of_a_function_of_several_arrays_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a, b = jnp.ones(2), jnp.ones(2)
     with cachax.verify():
         kept = product(a, b)
@@ -195,10 +197,10 @@ def test_a_field_replaced_by_another_thread_is_not_a_difference() -> None:
         assert slow.total == 0.0
 
 
-def test_so_are_the_values_kept_for_rebuilt_objects(
+def test_stale_values_of_rebuilt_objects_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mesh, fun = made(of=jnp), shelf()
+    mesh, fun = made(of=jnp), reader()
 
     def call() -> Any:
         return fun(replace(mesh, density=jnp.zeros(3)))
@@ -212,7 +214,7 @@ def test_so_are_the_values_kept_for_rebuilt_objects(
 
 
 class Counter:
-    """A body that is no function of the fields."""
+    """A body that isn't a function of the fields."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -305,7 +307,7 @@ class Rounded:
         return self.x * (1 + self.by) if is_traced else self.x * 1.0
 
 
-def test_a_value_that_came_out_of_jit_may_be_rounded_in_another_way() -> None:
+def test_a_value_that_came_out_of_jit_may_be_rounded_differently() -> None:
     @cachax.jit
     def step(parts: Any) -> Any:
         rounded = Rounded(*parts)
@@ -496,7 +498,7 @@ def test_each_link_of_a_chain_is_computed_once_more_and_no_oftener() -> None:
 
 
 def test_values_and_counts_are_as_before_when_it_ends() -> None:
-    mesh, fun = made(of=jnp), shelf()
+    mesh, fun = made(of=jnp), reader()
     fun(mesh)
     kept = mesh.total
     with cachax.verify():

@@ -224,7 +224,7 @@ def test_keywords_options_and_plain_calls() -> None:
     close(cachax.vmap(lambda: jnp.ones(()), axis_size=2)(), np.ones(2))
 
 
-def test_what_is_wrong_is_said_by_jax() -> None:
+def test_wrong_arguments_raise_the_error_of_jax() -> None:
     with pytest.raises(ValueError, match="vmap"):
         cachax.vmap(predict, in_axes=(EACH,))(ensemble(2), 0.5)
     with pytest.raises(ValueError, match="inconsistent sizes"):

@@ -1,4 +1,4 @@
-"""A warm call takes the values of its own arguments, and keeps no others."""
+"""A warm call takes the values of its arguments, and keeps no others."""
 
 import copy
 import dataclasses
@@ -69,7 +69,7 @@ DOUBLES: dict[str, tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]]]] 
 
 
 @pytest.mark.parametrize("how", DOUBLES)
-def test_another_object_is_another_value(how: str) -> None:
+def test_a_different_object_has_a_different_value(how: str) -> None:
     fun, arguments = DOUBLES[how]
     jitted = cachax.jit(fun)
     for x in (1.0, 5.0, 7.0):
@@ -231,7 +231,7 @@ def test_with_nothing_at_all() -> None:
     assert cachax.jit(lambda p=2: p)() == 2
 
 
-def test_a_copy_is_another_object() -> None:
+def test_a_copy_is_a_different_object() -> None:
     fun, loose = cachax.jit(lambda p: p.double), Loose(jnp.float32(1))
     warmed(fun, loose)
     other = copy.copy(loose)
@@ -302,7 +302,7 @@ def test_a_field_of_a_frozen_object_among_several_set_by_force_is_detected() -> 
             return jnp.sum(self.x)
 
     objects = [Frozen(jnp.ones(2)), Frozen(jnp.ones(2))]
-    before = objects[0].x  # somebody else still has it
+    before = objects[0].x  # there is a second reference
     use = cachax.jit(lambda objects: objects[0].total + objects[1].total)
     for _ in range(5):
         assert float(use(objects)) == 4
@@ -376,7 +376,7 @@ def test_a_class_that_makes_up_its_dict() -> None:
     fun = cachax.jit(lambda ps: ps[0].double + ps[1].double)
     ps = [Veiled(jnp.float32(1)), Veiled(jnp.float32(2))]
     warmed(fun, ps)
-    before = ps[0].x  # somebody else still has it
+    before = ps[0].x  # there is a second reference
     ps[0].x = 5 * before
     assert fun(ps) == 14
 
@@ -393,7 +393,7 @@ def test_a_class_that_makes_up_its_dict() -> None:
         lambda fun, x: fun(more=(1.0, x)),
     ],
 )
-def test_an_object_turns_up_where_nothing_was_needed(call: Any) -> None:
+def test_an_object_in_place_of_an_array(call: Any) -> None:
     def use(*args: Any, **kwargs: Any) -> Any:
         things = jax.tree.leaves(
             (args, kwargs), is_leaf=lambda x: isinstance(x, Multiples)
@@ -414,7 +414,7 @@ def test_an_object_turns_up_where_nothing_was_needed(call: Any) -> None:
     assert call(fun, jnp.arange(3.0)).tolist() == [without + i for i in range(3)]
 
 
-def test_what_is_not_used_is_passed_by_as_well() -> None:
+def test_shapes_that_use_different_values_take_turns() -> None:
     fun = cachax.jit(lambda p, y: (p.double if y.ndim else p.x) + y)
     p = point(3.0)
     with computations() as counts:

@@ -1,4 +1,4 @@
-"""Methods are wrapped while somebody watches, and not a moment longer."""
+"""Methods are wrapped while a report is made, and not longer."""
 
 from collections.abc import Callable
 from typing import Any

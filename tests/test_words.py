@@ -36,12 +36,14 @@ WORDS = {
     r"believed": "not verified",
     r"in hand": "a plain description",
     r"gradient by": "gradient with respect to",
+    r"(derivative|gradient|value|result|answer)s? right": "correct",
 }
 """What not to write, as a regular expression, and what to write instead."""
 
 FILES = sorted(
     {
         *ROOT.glob("*.md"),
+        ROOT / "Makefile",
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "docs" / "examples").glob("*.ipynb"),
         *(ROOT / "examples").glob("*.py"),
@@ -60,6 +62,8 @@ def text_of(path: Path) -> str:
         cells = json.loads(content)["cells"]
         prose = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
         return markdown("\n\n".join(prose))
+    if path.name == "Makefile":
+        return content
     if path.suffix == ".html":
         shown = re.sub(r"<(style|script).*?</\1>", "", content, flags=re.DOTALL)
         return html.unescape(re.sub(r"<[^>]*>", " ", shown))
@@ -79,6 +83,14 @@ def strings(content: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(content)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield re.sub(r"`[^`\n]*`", "", node.value)
+
+
+def docstrings(content: str) -> Iterator[str]:
+    """Docstrings, without the code in them."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+            yield re.sub(r"`[^`\n]*`", "", text)
 
 
 def comments(content: str) -> Iterator[str]:
@@ -119,13 +131,29 @@ def test_the_names_of_tests_are_plain(path: Path) -> None:
     assert found_in("\n".join(name.replace("_", " ") for name in names)) == []
 
 
+DEVELOPERS_READ = sorted(
+    path
+    for pattern in ("tests/**/*.py", "benchmarks/*.py", "docs/*.py", ".ci/*.py")
+    for path in ROOT.glob(pattern)
+    if path != Path(__file__)
+)
+
+
+@pytest.mark.parametrize(
+    "path", DEVELOPERS_READ, ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_docstrings_and_comments_are_plain(path: Path) -> None:
+    content = path.read_text(encoding="utf-8")
+    assert found_in("\n\n".join([*docstrings(content), *comments(content)])) == []
+
+
 @pytest.mark.parametrize("word", ["anew", "is no leaf", "Somebody", "the right value"])
 def test_a_word_of_the_list_is_found(word: str) -> None:
     assert len(found_in(f"It {word} here.")) == 1
 
 
 @pytest.mark.parametrize("words", ["there is no leaf", "is no longer", "right angles"])
-def test_other_words_are_not(words: str) -> None:
+def test_other_words_are_not_found(words: str) -> None:
     assert found_in(f"It {words} here.") == []
 
 

@@ -455,8 +455,8 @@ OUTSIDE = (
 def host_only_note(owner: str) -> str:
     return (
         f"cachax: {owner} needs concrete values (it uses NumPy, SciPy or a Python "
-        "`if`) but was read on a traced object. A `cachax.jit` function gets it "
-        "computed outside, for an object among its arguments, if the value consists of "
+        "`if`) but was read on a traced object. Under `cachax.jit` it is computed "
+        "outside the trace, if its object is an argument and the value consists of "
         "arrays and hashable parts. Under plain `jax.jit`, `jax.vmap` or `jax.grad`, "
         "read it outside and pass the value."
     )

@@ -32,7 +32,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("--html", type=Path, metavar="FILE", help="also write the report as a web page")
-    add("--json", type=Path, metavar="FILE", help="also write it, and every event")
+    add(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="also write it as JSON, with all events",
+    )
     add(
         "--compare",
         type=Path,
@@ -47,8 +52,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add(
         "-m", dest="module", action="store_true", help="run a module, as python -m does"
     )
-    add("program", metavar="SCRIPT", help="the script, or the name of the module")
-    add("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+    for action in [
+        add("program", metavar="SCRIPT", help="the script, or the name of the module"),
+        add("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments"),
+    ]:
+        action.required = False  # argparse would report it instead of a wrong flag
     parser.set_defaults(parser=parser, run=run)
 
 
@@ -91,13 +99,17 @@ def _read_report(options: Any) -> Any:
         found = json.loads(options.compare.read_text())
         if "values" in found:
             return found
-    except (OSError, ValueError) as error:
-        options.parser.error(f"{options.compare}: {error}")
+    except OSError as error:
+        options.parser.error(f"{options.compare}: {error.strerror}")
+    except ValueError as error:
+        options.parser.error(f"{options.compare}: not JSON: {error}")
     return options.parser.error(f"{options.compare}: not a report of --json")
 
 
 def _problem(options: Any) -> str:
     """Why the program cannot be run or its report not be written, before it runs."""
+    if options.program is None:
+        return "give it a script to run, or a module with -m"
     try:
         for path in filter(None, [options.html, options.json]):
             check_writable(path)

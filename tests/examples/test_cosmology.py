@@ -110,7 +110,7 @@ def test_the_errors_are_those_of_the_fisher_matrix(example, weighted):
     assert from_truth @ fisher @ from_truth < 11.3  # in 99 of 100 such fits
 
 
-def test_another_hubble_constant_keeps_the_table(example):
+def test_a_different_hubble_constant_keeps_the_table(example):
     kept = "Cosmology.table: already cached, carried in"
     assert example.printed.count(kept) == 1
 

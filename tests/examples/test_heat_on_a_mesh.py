@@ -173,14 +173,14 @@ def test_the_steepest_edge_is_a_side_of_a_triangle(coarse: Played) -> None:
     assert steepest == pytest.approx(np.max(np.divide(rises, lengths)), abs=5.1e-4)
 
 
-def test_another_heater_keeps_the_factorisation(coarse: Played) -> None:
+def test_a_different_heater_keeps_the_factorisation(coarse: Played) -> None:
     for name in ("Shell.matrices", "Shell.factor"):
         assert f"{name}: already cached, carried in" in coarse.printed
 
 
 def test_there_are_two_factorisations_for_two_shapes(counted: dict) -> None:
     """Nine shells: the sphere, and those with lobes, which differ in the heater. The
-    edges are asked for on one of them."""
+    edges are read on one of them."""
     counts = counted["counts"]
     assert counts["Shell.factor"] == counts["Shell.matrices"] == 2
     assert counts["Shell.edges"] == 1

@@ -364,7 +364,7 @@ class Machine:
             self.once.follow(old, new, {*kept} | parts)
 
     def donate(self, r: Random) -> Any:
-        """A training loop over an object of its own arrays, donated in each step."""
+        """A training loop over an object with separate arrays, donated in each step."""
         name, obj = self.pick(r, pytree=True)
         prop, way = self.prop(r, obj), r.choice(["same", "new b"])
         state = jax.tree.map(lambda x: jnp.array(x, copy=True), obj)

@@ -121,7 +121,7 @@ def _compare(mine: Outcome, other: Outcome, fell_back: bool) -> None:
 
 
 def _compare_objects(mine: Any, other: Any) -> None:
-    """A cached value is seen neither in the tree nor among the attributes."""
+    """A cached value is neither in the tree nor among the attributes."""
     _compare_trees(mine, other, loose=False)
     names, others = sorted(vars(mine)), sorted(vars(other))
     if names != others:
@@ -230,7 +230,7 @@ def shrunk(failure: Failure, worlds: Worlds | None = None) -> Failure:
 
 class Disturbance:
     """Garbage collection at random points, references that are kept, and a thread that
-    works on objects of its own."""
+    works on separate objects."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)

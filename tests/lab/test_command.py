@@ -134,7 +134,7 @@ def disagreeing(matrix: Matrix) -> Matrix:
     return dataclasses.replace(matrix, cells=cells)
 
 
-def test_agreement_with_the_published_counts_is_said(
+def test_agreement_with_the_published_counts_is_reported(
     matrix: Matrix, capsys: Capture
 ) -> None:
     assert "All 1 published counts hold here." in show(matrix, capsys)

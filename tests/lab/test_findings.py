@@ -46,7 +46,7 @@ NO_WRONG_KNOWN = {"functools_equinox", "functools_flax", "functools_flax_jit"}
 """Frozen classes whose value is dropped at every boundary: slow, and never stale."""
 
 OF_A_PEER = {"netket_ignored"}
-"""As those, and to be measured in a process of its own."""
+"""As those, and to be measured in a separate process."""
 
 KNOWN_COUNTS = {
     ("functools_flax", "method"): 3,
@@ -81,7 +81,7 @@ def cell(strategy: str, probe: str) -> Cell:
 
 
 def cell_apart(strategy: str, probe: str) -> Cell:
-    """In a process of its own: netket switches to 64-bit numbers for good."""
+    """In a separate process: netket switches to 64-bit numbers for good."""
     entry = known_strategies()[strategy]
     ((_, found),) = measure_apart(entry, [known_probes()[probe]])
     if found.verdict is Verdict.ABSENT:
@@ -147,12 +147,12 @@ def test_what_is_silently_wrong_is_found(strategy: str) -> None:
 
 @pytest.mark.parametrize("probe", known_probes())
 @pytest.mark.parametrize("strategy", sorted(NO_WRONG_KNOWN))
-def test_and_nothing_is_where_nothing_is_known(strategy: str, probe: str) -> None:
+def test_known_good_cells_are_not_silently_wrong(strategy: str, probe: str) -> None:
     assert cell(strategy, probe).verdict is not Verdict.WRONG
 
 
 @pytest.mark.parametrize("strategy", sorted(OF_A_PEER))
-def test_nor_where_a_peer_is_careful(strategy: str) -> None:
+def test_careful_peers_are_not_silently_wrong(strategy: str) -> None:
     assert cell_apart(strategy, "assign").verdict is not Verdict.WRONG
     assert cell_apart(strategy, "tree_map").verdict is not Verdict.WRONG
 

@@ -365,7 +365,7 @@ def test_recording_now_and_then_changes_nothing(seed: int, undisturbed: Any) -> 
 
 @seeds
 def test_threads_on_other_objects_change_nothing(seed: int, undisturbed: Any) -> None:
-    """Of the same classes, in functions of their own."""
+    """Of the same classes, in separate functions."""
     stop = threading.Event()
     threads: list[threading.Thread] = []
     failures: list[BaseException] = []

@@ -16,7 +16,7 @@ from measure import compilations
 
 
 @over_chains(PYTREES)
-def test_cold_then_warm_then_another_object(family: Family, name: str) -> None:
+def test_cold_then_warm_then_a_different_object(family: Family, name: str) -> None:
     cachax.warm(fresh(family))  # the programs of the properties are compiled now
     fun = cachax.jit(lambda o: read(name, o) * 2)
     obj = fresh(family)

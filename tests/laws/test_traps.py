@@ -60,7 +60,7 @@ def read_eagerly(obj: Any) -> Any:
 
 
 def reader() -> Callable[[Any], Any]:
-    """A jitted function of its own for each test."""
+    """A separate jitted function for each test."""
     return cachax.jit(lambda obj: obj.p)
 
 
@@ -1159,7 +1159,7 @@ def test_a_class_that_is_not_a_pytree_computes_once_in_a_closure(jit: Any) -> No
     assert counts == {"p": 1}
 
 
-def test_a_class_that_is_not_a_pytree_is_let_go_with_its_values() -> None:
+def test_a_class_that_is_not_a_pytree_is_freed_with_its_values() -> None:
     obj = NoTree(x3())
     same(obj.p, 2 * x3())
     old = weakref.ref(obj.p)
@@ -1435,7 +1435,7 @@ def test_a_call_works_while_jax_explains_its_misses() -> None:
         same(use(First(jnp.ones(5), x3())), 2 * jnp.ones(5) + 1)
 
 
-def test_a_new_shape_that_uses_another_property_computes_just_that() -> None:
+def test_a_new_shape_that_uses_a_different_property_computes_only_that() -> None:
     use = cachax.jit(lambda o: o.p if len(o.x) < 5 else o.q)
     with computations() as counts:
         same(use(Open(x3(), x3())), 2 * x3())

@@ -283,7 +283,7 @@ def test_the_input(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "@cachax.cached_property" in capsys.readouterr().out
 
 
-def test_a_file_that_does_not_parse_is_said_and_the_rest_goes_on(
+def test_a_file_that_does_not_parse_is_reported_and_the_rest_checked(
     capsys: Capture,
 ) -> None:
     write({"a.py": "def f(:\n", "b.py": TRAP})
@@ -296,7 +296,7 @@ def test_a_file_that_does_not_parse_is_said_and_the_rest_goes_on(
     assert lint("--ignore", "CX001", "a.py", "c.py") == 0
 
 
-def test_a_huge_file_is_said_as_information(capsys: Capture) -> None:
+def test_a_huge_file_is_reported_as_information(capsys: Capture) -> None:
     write({"a.py": "x = 1\n" * 400_000})
     assert lint("a.py") == 0
     assert (
@@ -325,7 +325,7 @@ def test_links_that_go_round_end(capsys: Capture) -> None:
     assert len(lines(capsys)) == 2
 
 
-def test_what_may_not_be_read_is_said_and_the_rest_goes_on(
+def test_an_unreadable_file_is_reported_and_the_rest_checked(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write({"a.py": TRAP, "shut/b.py": TRAP, "secret.py": TRAP, "list/c.py": TRAP})
@@ -382,7 +382,7 @@ def test_many_files_in_several_processes(capsys: Capture) -> None:
     assert shown[:-1] == sorted(shown[:-1])
 
 
-def test_a_mistake_in_a_rule_is_said_and_the_rest_goes_on(
+def test_a_crash_in_a_rule_is_reported_and_the_rest_checked(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import cachax.lint._check as checking

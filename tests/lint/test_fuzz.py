@@ -230,7 +230,7 @@ class Foo(eqx.Module):
 
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
-def test_what_is_deep_ends(text: str) -> None:
+def test_deeply_nested_code_does_not_fail(text: str) -> None:
     check(Source("a.py", text))
 
 

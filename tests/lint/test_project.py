@@ -212,7 +212,7 @@ def test_a_caching_property_from_a_different_file(tmp_path: Path) -> None:
     assert codes(tmp_path / "made", files, "pkg/a.py") == ["CX101"]
 
 
-def test_a_caching_property_that_is_none_in_a_different_file(tmp_path: Path) -> None:
+def test_a_property_in_a_different_file_that_does_not_cache(tmp_path: Path) -> None:
     text = "import equinox as eqx\nimport jax.numpy as jnp\nfrom .lazy import lazy\n"
     text += FOO.format(base="eqx.Module").replace("cached_property", "lazy")
     plain = "def lazy(f):\n    return property(f)\n"

@@ -41,7 +41,7 @@ def test_every_encoding_and_line_end(content: bytes) -> None:
     "content",
     [b"\xff\xfe\x00", b"# coding: nonsense\n", b"x = '\xff'", b"# coding: utf-8\n\xff"],
 )
-def test_what_cannot_be_decoded_is_said(content: bytes) -> None:
+def test_a_file_that_cannot_be_decoded_is_reported(content: bytes) -> None:
     with pytest.raises(UnreadableError, match="cannot be decoded"):
         from_bytes("a.py", content)
 
@@ -108,18 +108,18 @@ def test_cells_of_other_languages_are_skipped() -> None:
     assert found == ["CX401 a.ipynb:cell 3:2:1"]
 
 
-def test_a_cell_that_does_not_parse_is_said_and_the_rest_checked() -> None:
+def test_a_cell_that_does_not_parse_is_reported_and_the_rest_checked() -> None:
     found = places(notebook("import jax\n\nx = (", "x.at[0].set(1)\nx"))
     assert found == ["CX001 a.ipynb:cell 2:3:5", "CX401 a.ipynb:cell 3:1:1"]
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b'{"cells": 3}', b"\xff"])
-def test_what_is_not_a_notebook_is_said(content: bytes) -> None:
+def test_a_file_that_is_not_a_notebook_is_reported(content: bytes) -> None:
     with pytest.raises(UnreadableError):
         from_bytes("a.ipynb", content)
 
 
-def test_nesting_without_end_is_said() -> None:
+def test_too_deep_nesting_is_reported() -> None:
     with pytest.raises(UnreadableError, match="nested too deeply"):
         from_bytes("a.ipynb", b"[" * 100_000)
     deep = "import jax\nx = " + "(" * 10_000

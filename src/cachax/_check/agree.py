@@ -34,8 +34,8 @@ def agree(*, timeout: float = 60.0, every: float | None = None) -> Iterator[None
 
     JAX needs every process to launch the same programs in the same order. What cachax
     launches for an object depends on what was done with it before. If an object was
-    read in one process only, cleared, or rebuilt from new arrays, the processes wait
-    for each other and never continue, or use each other's messages. Inside this
+    read, cleared or rebuilt from new arrays in one process only, the processes wait for
+    each other and never continue, or use each other's messages. Inside this
     context, every decision (to compute a value, to run a function with the values that
     are passed in) is compared before the launch. That takes about a millisecond.
 

@@ -93,8 +93,8 @@ def lift(transform: Callable[..., Any]) -> Lifted:
     if name in _MAPS:
         raise LiftError(
             inner,
-            "it maps the function over examples or shards, and a value of one of them "
-            "is not a part of the value of the whole.",
+            "it maps the function over examples or shards, and each of these has its "
+            "own values. (`cachax.vmap` caches those of a batch.)",
         )
     if name in _DERIVATIVES:
         raise LiftError(

@@ -42,13 +42,14 @@ class Comparison:
         Returns:
             The heads of the columns, and the rows.
         """
-        heads = ["value", "computed", "time", "reused"]
+        heads = ["value", "computed", "time", "reused", "inline"]
         return heads, [
             [
                 c.name,
                 f"{count(c.before.computed)} → {count(c.after.computed)}",
                 f"{seconds(c.before.seconds)} → {seconds(c.after.seconds)}",
                 f"{count(c.before.reused)} → {count(c.after.reused)}",
+                f"{count(c.before.inline)} → {count(c.after.inline)}",
             ]
             for c in self.changes
         ]

@@ -118,7 +118,7 @@ def _fixes(report: Any) -> str:
     if not report.fixes:
         return "<p>Nothing. No value was computed twice.</p>"
     return "".join(
-        f"<article><p><b>{escape(seconds(fix.seconds))}</b> "
+        f"<article><p><b>{escape(seconds(fix.seconds)) if fix.seconds else ''}</b> "
         f"<code>{escape(_where(fix.where))}</code> {_prose(fix.what)}</p>"
         f"<p>{_prose(fix.instead[:1].upper() + fix.instead[1:])}</p></article>"
         for fix in report.fixes

@@ -12,6 +12,7 @@ from ._matrix import Matrix, known_probes, known_strategies, run
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cachax lab [OPTIONS]"
     parser.description = (
         "Runs every known approach to caching a derived value on the installed JAX, "
         "and reports how often the value is computed and whether it is correct under "

@@ -28,11 +28,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "Finds cached values that JAX drops, leaks or leaves stale. JAX is not needed."
     )
     parser.epilog = (
-        "Exit code: 0 without errors and warnings, 1 with some, 2 for invalid usage."
-    )
-    parser.epilog = (
-        "exit code: 0 if nothing was found, or notes only; 1 if something was found; "
-        "2 if the command is wrong or failed"
+        "exit code: 0 without findings, or with information only; 1 with errors or "
+        "warnings; 2 if the command is wrong or failed"
     )
     add = parser.add_argument
     add(
@@ -56,10 +53,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("--config", type=Path, metavar="FILE", help="the pyproject.toml to use")
     add("--fix", action="store_true", help="apply the safe fixes")
     add("--diff", action="store_true", help="show the safe fixes, change nothing")
-    add("--output-format", choices=list(FORMATS), default="text")
+    add(
+        "--output-format",
+        choices=list(FORMATS),
+        default="text",
+        help="how to print findings (default: text, with a frame of code)",
+    )
     add("--statistics", action="store_true", help="show how often each rule applies")
     add("-q", "--quiet", action="store_true", help="print findings and nothing else")
-    add("--exit-zero", action="store_true", help="exit with 0 even if it finds errors")
+    add("--exit-zero", action="store_true", help="exit with 0 whatever it finds")
     add("--explain", metavar="CODE", help="show the documentation of a rule")
     add("--stdin-filename", metavar="PATH", help="the name of standard input")
     parser.set_defaults(parser=parser, run=main)

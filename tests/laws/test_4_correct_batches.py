@@ -62,7 +62,7 @@ BATCHED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def batch_of(family: Family, *, warm: bool) -> Any:
-    """Three objects in one; if warm, with values of the batch, which are no one's."""
+    """Three objects in one; if warm, with values of the whole batch."""
     batch = family.make(jnp.asarray(BATCH_A), jnp.asarray(BATCH_B))
     return cachax.warm(batch) if warm else batch
 
@@ -84,7 +84,7 @@ def test_a_property_is_that_of_one_example(
 
 @over(PYTREES)
 @over_keys(BATCHED)
-def test_and_so_it_is_in_a_jitted_function(
+def test_a_batch_in_a_jitted_function_is_correct(
     family: Family, warm: bool, way: str
 ) -> None:
     batch, name = batch_of(family, warm=warm), "jit_scaled"
