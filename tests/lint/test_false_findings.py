@@ -1,5 +1,10 @@
 """Code of real packages that was reported and should not have been, told again."""
 
+from pathlib import Path
+
+from cachax.lint import Settings
+from cachax.lint._run import check_file
+
 from linted import codes
 
 
@@ -211,3 +216,73 @@ def test_a_method_that_assigns_and_jits_again() -> None:
             return x - self.data
     """
     assert codes(text) == []
+
+
+def test_a_helper_that_the_constructor_of_a_base_class_calls(tmp_path: Path) -> None:
+    """soromox: ISupport._set_params"""
+    base = """
+import equinox as eqx
+import jax
+
+class Robot(eqx.Module):
+    length: jax.Array
+
+    def __init__(self, params):
+        self._set_params(params)
+
+    def _set_params(self, params):
+        self.length = params.length
+"""
+    robot = """
+import jax
+import jax.numpy as jnp
+from base import Robot
+
+class Support(Robot):
+    radius: jax.Array
+
+    def _set_params(self, params):
+        super()._set_params(params)
+        self.radius = jnp.asarray(params.radius)
+"""
+    other = base.replace("self._set_params(params)", "self.length = params.length")
+    for name, text, expected in [("a", base, []), ("b", other, ["CX203"])]:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "base.py").write_text(text)
+        path = folder / "robot.py"
+        path.write_text(robot)
+        assert [f.code for f in check_file(path, Settings()).findings] == expected
+
+
+def test_a_cached_property_of_static_data_in_tree_flatten() -> None:
+    """nova: Clebsch.axes"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    @dataclasses.dataclass
+    class Field:
+        steps: tuple
+        x: Array
+
+        @cached_property
+        def axes(self):
+            return tuple(i for i, step in enumerate(self.steps) if step is not None)
+
+        @cached_property
+        def ndim(self):
+            return len(self.axes)
+
+        def tree_flatten(self):
+            return (self.x,), (self.steps, self.axes, self.ndim)
+
+        @classmethod
+        def tree_unflatten(cls, static, children):
+            return cls(static[0], *children)
+    """
+    assert codes(text) == []
+    # With what is not static in it, or as a leaf, it is reported.
+    assert codes(text.replace("len(self.axes)", "len(self.x)")) == ["CX207"]
+    assert codes(text.replace("x,), (self.steps", "x, self.ndim), (self.steps")) == [
+        *("CX207", "CX207"),
+    ]
+    assert codes(text.replace("len(self.axes)", "len(vars(self))")) == ["CX207"]

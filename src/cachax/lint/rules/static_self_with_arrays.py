@@ -173,7 +173,7 @@ def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
     for owner in cls.ancestors:
         for function in owner.own_methods.values():
             obj = own_object(function, owner.module)
-            later = is_setter(function) or not is_maker(function, owner.module)
+            later = is_setter(function) or not is_maker(function, owner)
             if obj and later and function not in apart_from:
                 lasting = [
                     w for w in writes(function, obj, owner.module) if not w.is_lazy

@@ -65,8 +65,8 @@ from .._finding import Severity
 from .._jax_names import Kind
 from .._module import FunctionNode, dotted
 from .._project import Definition
-from .._reach import members_read
-from .._tracing import Traced
+from .._reach import members_read, methods_used
+from .._tracing import Traced, traced_functions
 from .._writes import Write, is_maker, own_object, put_into_lists, writes
 
 CODE = "CX203"
@@ -82,10 +82,14 @@ def check(code: Code) -> Iterator[Found]:
         if inside is None:
             continue
         traced = _traced_around(inside, code)
+        if traced is None and is_maker(inside.method, inside.cls):
+            continue
         caller = reached.get(inside.method)
-        if traced is not None:
-            for write in put_into_lists(function, inside.obj, inside.cls, code.module):
+        for write in put_into_lists(function, inside.obj, inside.cls, code.module):
+            if traced is not None:
                 yield _in_traced(write, inside, traced, code)
+            elif caller is not None:
+                yield _in_called(write, inside, caller, code)
         for write in writes(function, inside.obj, code.module):
             if write.is_item and not _is_name(write.key):
                 continue  # `self.ref[...] = x`: a Ref is made to be written to
@@ -97,6 +101,14 @@ def check(code: Code) -> Iterator[Found]:
                 yield _in_called(write, inside, caller, code)
             elif inside.cls.family is not None:
                 yield from _in_pytree(write, inside, code)
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """A traced function that calls a method."""
+
+    by: str  # the full name of the transform
+    where: str
 
 
 @dataclass(frozen=True)
@@ -120,8 +132,7 @@ def _inside(function: FunctionNode, code: Code) -> _Inside | None:
             cls = code.class_around(method)
             if obj is not None and cls is not None:
                 nnx = cls.family is not None and cls.family.keeps is Keeps.STATIC
-                made = nnx or is_maker(method, cls.module)
-                return None if made else _Inside(function, method, cls, obj)
+                return None if nnx else _Inside(function, method, cls, obj)
     return None
 
 
@@ -152,14 +163,31 @@ def _called_back(code: Code) -> set[ast.AST]:
     return {found.node for found in first if isinstance(found, Definition)}
 
 
-def _reached(code: Code) -> dict[FunctionNode, Traced]:
-    """The methods that traced functions call, and by which."""
-    return {
-        function: traced
-        for traced in code.traced
-        if not traced.by.startswith("flax.")
-        for function in members_read(traced, code, of_arguments=True)
-    }
+def _reached(code: Code) -> dict[FunctionNode, _Caller]:
+    """The methods that traced functions call, and from where."""
+    found: dict[FunctionNode, _Caller] = {}
+    for traced in code.traced:
+        if not traced.by.startswith("flax."):
+            caller = _Caller(traced.by, f"line {traced.function.lineno}")
+            for function in members_read(traced, code, of_arguments=True):
+                found[function] = caller
+    for cls in code.classes:
+        for method, caller in _inherited(cls, code):
+            for function in methods_used(method, cls):
+                found.setdefault(function, caller)
+    return found
+
+
+def _inherited(cls: Class, code: Code) -> Iterator[tuple[FunctionNode, _Caller]]:
+    """The traced methods that a class has from its bases: they call what the class
+    overrides."""
+    for owner in cls.ancestors[1:]:
+        for traced in traced_functions(owner.module, code.project):
+            method = traced.function
+            if not isinstance(method, FunctionNode) or traced.by.startswith("flax."):
+                continue
+            if cls.method(method.name) == (owner, method):
+                yield method, _Caller(traced.by, f"`{owner.name}.{method.name}`")
 
 
 def _is_no_array(write: Write, code: Code) -> bool:
@@ -176,11 +204,11 @@ def _in_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> Fou
     )
 
 
-def _in_called(write: Write, inside: _Inside, caller: Traced, code: Code) -> Found:
+def _in_called(write: Write, inside: _Inside, caller: _Caller, code: Code) -> Found:
     return Found(
         write.node,
         f"{inside.name} writes to `{inside.obj}.{write.attribute}` and is called from "
-        f"line {caller.function.lineno}, which {caller.by} traces: the write is lost "
+        f"{caller.where}, which {caller.by} traces: the write is lost "
         "or leaves a tracer. Return the value instead.",
         Severity.INFORMATION if _is_no_array(write, code) else Severity.WARNING,
     )
