@@ -286,3 +286,31 @@ def test_a_cached_property_of_static_data_in_tree_flatten() -> None:
         *("CX207", "CX207"),
     ]
     assert codes(text.replace("len(self.axes)", "len(vars(self))")) == ["CX207"]
+
+
+def test_what_a_subclass_sets_up_before_it_is_traced() -> None:
+    """netket: TensorDiscreteHilbert._setup, HomogeneousHilbert._hilbert_index"""
+    text = """
+    class Space:
+        @partial(jax.jit, static_argnums=0)
+        def states(self, numbers):
+            return self.numbers_to_states(numbers)
+
+        def numbers_to_states(self, numbers):
+            raise NotImplementedError
+
+    class Product(Space):
+        def __init__(self, parts):
+            self.parts = parts
+            self.sizes = None
+
+        def set_up(self):
+            if self.sizes is None:
+                self.sizes = [part.size for part in self.parts]
+                self.strides = accumulate(self.sizes)
+
+        def numbers_to_states(self, numbers):
+            self.set_up()
+            return split(numbers, self.strides)
+    """
+    assert codes(text) == []

@@ -152,13 +152,44 @@ class Recording(Filter):
 def test_a_method_that_the_jitted_method_of_a_base_class_calls() -> None:
     """tornadox: ReferenceEK1ConstantDiffusion.attempt_unit_step"""
     assert severities(OVERRIDDEN) == [("CX203", "warning")]
-    written = OVERRIDDEN.replace("self.seen.append(jnp.sum(x))", "self.seen = x")
+    written = OVERRIDDEN.replace(
+        "self.seen.append(jnp.sum(x))", "self.seen = jnp.sum(x)"
+    )
     assert ("CX203", "warning") in severities(written)
     assert codes(OVERRIDDEN.replace("(Filter)", "")) == []
     own = OVERRIDDEN.replace("self.seen.append", "self.seen.count")
     assert codes(own) == []
     # What overrides the jitted method is not jitted.
     assert codes(OVERRIDDEN + "\n    def step(self, x):\n        return x\n") == []
+
+
+def test_a_method_that_a_base_class_jits() -> None:
+    """tornadox: ODEFilter.solution_generator, ReferenceEK1.initialize"""
+    text = """
+    class Filter:
+        def solve(self, x, compiled):
+            initialize = jax.jit(self.initialize) if compiled else self.initialize
+            return initialize(x)
+
+        def initialize(self, x):
+            raise NotImplementedError
+
+    class Projecting(Filter):
+        def initialize(self, x):
+            self.projection = jnp.eye(len(x))
+            return x
+    """
+    assert severities(text) == [("CX203", "warning")]
+    assert codes(text.replace("jax.jit(self.initialize)", "self.initialize")) == []
+    assert (
+        codes(
+            text.replace(
+                "def initialize(self, x):\n            self",
+                "def g(self, x):\n            self",
+            )
+        )
+        == []
+    )
 
 
 def test_the_base_class_is_in_a_different_file(tmp_path: Path) -> None:

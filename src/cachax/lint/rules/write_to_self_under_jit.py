@@ -89,7 +89,7 @@ def check(code: Code) -> Iterator[Found]:
             if traced is not None:
                 yield _in_traced(write, inside, traced, code)
             elif caller is not None:
-                yield _in_called(write, inside, caller, code)
+                yield from _in_called(write, inside, caller, code)
         for write in writes(function, inside.obj, code.module):
             if write.is_item and not _is_name(write.key):
                 continue  # `self.ref[...] = x`: a Ref is made to be written to
@@ -98,7 +98,7 @@ def check(code: Code) -> Iterator[Found]:
             elif write.is_item or (write.is_lazy and inside.cls.family):
                 continue  # a cache: CX101, CX201, CX202
             elif caller is not None:
-                yield _in_called(write, inside, caller, code)
+                yield from _in_called(write, inside, caller, code)
             elif inside.cls.family is not None:
                 yield from _in_pytree(write, inside, code)
 
@@ -109,6 +109,7 @@ class _Caller:
 
     by: str  # the full name of the transform
     where: str
+    of_base: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,14 +181,17 @@ def _reached(code: Code) -> dict[FunctionNode, _Caller]:
 
 def _inherited(cls: Class, code: Code) -> Iterator[tuple[FunctionNode, _Caller]]:
     """The traced methods that a class has from its bases: they call what the class
-    overrides."""
+    overrides. If `jax.jit(self.method)` is in a base class, that is what is traced."""
     for owner in cls.ancestors[1:]:
         for traced in traced_functions(owner.module, code.project):
             method = traced.function
             if not isinstance(method, FunctionNode) or traced.by.startswith("flax."):
                 continue
-            if cls.method(method.name) == (owner, method):
-                yield method, _Caller(traced.by, f"`{owner.name}.{method.name}`")
+            if method is not owner.own_methods.get(method.name):
+                continue
+            if traced.bound_to or cls.method(method.name) == (owner, method):
+                where = f"`{owner.name}.{method.name}`"
+                yield method, _Caller(traced.by, where, of_base=True)
 
 
 def _is_no_array(write: Write, code: Code) -> bool:
@@ -204,13 +208,18 @@ def _in_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> Fou
     )
 
 
-def _in_called(write: Write, inside: _Inside, caller: _Caller, code: Code) -> Found:
-    return Found(
+def _in_called(
+    write: Write, inside: _Inside, caller: _Caller, code: Code
+) -> Iterator[Found]:
+    kind = code.kinds.of(write.value, code.module)
+    if caller.of_base and (write.is_lazy or not kind.has_arrays):
+        return  # what a subclass sets up on the host, once, before it is traced
+    yield Found(
         write.node,
         f"{inside.name} writes to `{inside.obj}.{write.attribute}` and is called from "
-        f"{caller.where}, which {caller.by} traces: the write is lost "
-        "or leaves a tracer. Return the value instead.",
-        Severity.INFORMATION if _is_no_array(write, code) else Severity.WARNING,
+        f"{caller.where}, which {caller.by} traces: the write is lost or leaves a "
+        "tracer. Return the value instead.",
+        Severity.INFORMATION if kind is Kind.OTHER else Severity.WARNING,
     )
 
 
