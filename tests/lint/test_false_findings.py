@@ -314,3 +314,30 @@ def test_what_a_subclass_sets_up_before_it_is_traced() -> None:
             return split(numbers, self.strides)
     """
     assert codes(text) == []
+
+
+def test_a_property_with_a_setter_that_a_loop_is_given() -> None:
+    """jax-galsim: PhotonArray.dxdz"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Photons:
+        def __init__(self, x, slope):
+            self._x = x
+            self.slope = slope
+
+        @property
+        def slope(self):
+            return self._slope
+
+        @slope.setter
+        def slope(self, value):
+            self._slope = value
+
+        def tree_flatten(self):
+            return (self._x, self._slope), None
+
+        def with_slope(self, has, slope):
+            self.slope = jax.lax.cond(has, use, keep, self.slope, slope)
+            return self
+    """
+    assert "CX203" not in codes(text)

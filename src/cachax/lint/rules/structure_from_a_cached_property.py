@@ -4,6 +4,7 @@
 
 Finds cached properties, of functools or of cachax, that `tree_flatten` (or
 `tree_flatten_with_keys`, or the function given to `register_pytree_node`) reads.
+A property that is static data itself, and reads only static data, is not reported.
 
 ## Why is this bad?
 
@@ -110,7 +111,7 @@ def _is_cached(owner: Class, function: FunctionNode, code: Code) -> bool:
 
 
 def _is_static(name: str, function: FunctionNode, cls: Class, code: Code) -> bool:
-    """Whether it is no leaf, and only attributes that are none go into it."""
+    """Whether it is static data, and is computed only from static data."""
     if not cls.leaf_fields or name in cls.leaf_fields:
         return False
     if code.kinds.sometimes_returned(function, cls.module).has_arrays:

@@ -4,11 +4,12 @@
 
 Finds assignments to attributes of `self` (also by `object.__setattr__`) in functions
 that `jax.jit` or a loop of `jax.lax` traces, and values that they append to its lists.
-Finds the same in methods that such a function calls (a warning); in methods of a frozen
-pytree class, where they raise; and for arrays in properties of other pytree classes, or
-by `object.__setattr__` on a frozen one (a warning). In other methods of an unfrozen
-pytree class, and if the value is not an array or the linter can't tell, the finding is
-information. `nnx` has its own rules for this and is not checked.
+Finds the same in methods that such a function calls, and arrays in methods of a
+subclass that a traced method of its base class calls (a warning); in methods of a
+frozen pytree class, where they raise; and for arrays in properties of other pytree
+classes, or by `object.__setattr__` on a frozen one (a warning). In other methods of an
+unfrozen pytree class, and if the value is not an array or the linter can't tell, the
+finding is information. `nnx` has its own rules for this and is not checked.
 
 ## Why is this bad?
 
@@ -67,7 +68,14 @@ from .._module import FunctionNode, dotted
 from .._project import Definition
 from .._reach import members_read, methods_used
 from .._tracing import Traced, traced_functions
-from .._writes import Write, is_maker, own_object, put_into_lists, writes
+from .._writes import (
+    Write,
+    is_maker,
+    is_setter,
+    own_object,
+    put_into_lists,
+    writes,
+)
 
 CODE = "CX203"
 SEVERITY = Severity.ERROR
@@ -79,7 +87,7 @@ def check(code: Code) -> Iterator[Found]:
     reached = _reached(code)
     for function in code.module.functions:
         inside = _inside(function, code)
-        if inside is None:
+        if inside is None or is_setter(inside.method):
             continue
         traced = _traced_around(inside, code)
         if traced is None and is_maker(inside.method, inside.cls):
