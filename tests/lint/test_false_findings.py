@@ -1,5 +1,10 @@
 """Code of real packages that was reported and should not have been, told again."""
 
+from pathlib import Path
+
+from cachax.lint import Settings
+from cachax.lint._run import check_file
+
 from linted import codes
 
 
@@ -211,3 +216,128 @@ def test_a_method_that_assigns_and_jits_again() -> None:
             return x - self.data
     """
     assert codes(text) == []
+
+
+def test_a_helper_that_the_constructor_of_a_base_class_calls(tmp_path: Path) -> None:
+    """soromox: ISupport._set_params"""
+    base = """
+import equinox as eqx
+import jax
+
+class Robot(eqx.Module):
+    length: jax.Array
+
+    def __init__(self, params):
+        self._set_params(params)
+
+    def _set_params(self, params):
+        self.length = params.length
+"""
+    robot = """
+import jax
+import jax.numpy as jnp
+from base import Robot
+
+class Support(Robot):
+    radius: jax.Array
+
+    def _set_params(self, params):
+        super()._set_params(params)
+        self.radius = jnp.asarray(params.radius)
+"""
+    other = base.replace("self._set_params(params)", "self.length = params.length")
+    for name, text, expected in [("a", base, []), ("b", other, ["CX203"])]:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "base.py").write_text(text)
+        path = folder / "robot.py"
+        path.write_text(robot)
+        assert [f.code for f in check_file(path, Settings()).findings] == expected
+
+
+def test_a_cached_property_of_static_data_in_tree_flatten() -> None:
+    """nova: Clebsch.axes"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    @dataclasses.dataclass
+    class Field:
+        steps: tuple
+        x: Array
+
+        @cached_property
+        def axes(self):
+            return tuple(i for i, step in enumerate(self.steps) if step is not None)
+
+        @cached_property
+        def ndim(self):
+            return len(self.axes)
+
+        def tree_flatten(self):
+            return (self.x,), (self.steps, self.axes, self.ndim)
+
+        @classmethod
+        def tree_unflatten(cls, static, children):
+            return cls(static[0], *children)
+    """
+    assert codes(text) == []
+    # With what is not static in it, or as a leaf, it is reported.
+    assert codes(text.replace("len(self.axes)", "len(self.x)")) == ["CX207"]
+    assert codes(text.replace("x,), (self.steps", "x, self.ndim), (self.steps")) == [
+        *("CX207", "CX207"),
+    ]
+    assert codes(text.replace("len(self.axes)", "len(vars(self))")) == ["CX207"]
+
+
+def test_what_a_subclass_sets_up_before_it_is_traced() -> None:
+    """netket: TensorDiscreteHilbert._setup, HomogeneousHilbert._hilbert_index"""
+    text = """
+    class Space:
+        @partial(jax.jit, static_argnums=0)
+        def states(self, numbers):
+            return self.numbers_to_states(numbers)
+
+        def numbers_to_states(self, numbers):
+            raise NotImplementedError
+
+    class Product(Space):
+        def __init__(self, parts):
+            self.parts = parts
+            self.sizes = None
+
+        def set_up(self):
+            if self.sizes is None:
+                self.sizes = [part.size for part in self.parts]
+                self.strides = accumulate(self.sizes)
+
+        def numbers_to_states(self, numbers):
+            self.set_up()
+            return split(numbers, self.strides)
+    """
+    assert codes(text) == []
+
+
+def test_a_property_with_a_setter_that_a_loop_is_given() -> None:
+    """jax-galsim: PhotonArray.dxdz"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Photons:
+        def __init__(self, x, slope):
+            self._x = x
+            self.slope = slope
+
+        @property
+        def slope(self):
+            return self._slope
+
+        @slope.setter
+        def slope(self, value):
+            self._slope = value
+
+        def tree_flatten(self):
+            return (self._x, self._slope), None
+
+        def with_slope(self, has, slope):
+            self.slope = jax.lax.cond(has, use, keep, self.slope, slope)
+            return self
+    """
+    assert "CX203" not in codes(text)

@@ -58,7 +58,7 @@ def _assigned_later(cls: Class, code: Code) -> set[str]:
     return {
         write.attribute
         for function in cls.own_methods.values()
-        if not is_maker(function, code.module)
+        if not is_maker(function, cls)
         for write in writes(
             function, own_object(function, code.module) or "", code.module
         )
@@ -102,7 +102,7 @@ def _by_writes(cls: Class, code: Code) -> Iterator[_Given]:
         written = writes(function, obj, code.module) if obj else []
         whole = [w for w in written if w.value is not None and not w.is_item]
         values = {w.attribute: w.value for w in whole if w.value is not None}
-        if values and is_maker(function, code.module):
+        if values and is_maker(function, cls):
             yield _Given(function, values, obj, False)
 
 

@@ -10,7 +10,7 @@ from ._fields import Field
 from ._jax_names import ATTRIBUTES_OF_NO_ARRAY, Kind, public_name
 from ._module import FunctionNode, Module
 from ._reach import methods_used
-from ._tracing import reads_of
+from ._tracing import TracedNode, reads_of, traced_functions
 from ._writes import own_object
 
 _MOST_DEPTH = 3  # of plain objects in attributes of plain objects
@@ -106,14 +106,42 @@ def is_used_as_array(name: str, cls: Class, code: Code) -> bool:
 
 def _used_as_arrays(cls: Class, code: Code) -> set[str]:
     def find() -> set[str]:
-        return {
+        found = {
             name
             for function in cls.own_methods.values()
             for node in ast.walk(function)
             for name in _arrays_in(node, cls, code)
         }
+        return found | set(_indexed_in_traces(cls, code))
 
     return cls.module.remember((_used_as_arrays, cls.node), find)
+
+
+def _indexed_in_traces(cls: Class, code: Code) -> Iterator[str]:
+    """`self.x[i]` in a jitted method, where `i` is one of its arguments: a list, a
+    dictionary or a numpy array would fail with a tracer."""
+    for traced in traced_functions(cls.module, code.project):
+        method = traced.function
+        if method not in cls.own_methods.values() or not traced.is_jit:
+            continue
+        indices = traced.traced_parameters - _with_defaults(method)
+        indices -= set(cls.module.bound_in(method))
+        for node in cls.module.own_nodes(method):
+            match node:
+                case ast.Subscript(value, key):
+                    parts = key.elts if isinstance(key, ast.Tuple) else [key]
+                    if any(isinstance(p, ast.Name) and p.id in indices for p in parts):
+                        yield from _of_self(value)
+
+
+def _with_defaults(function: TracedNode) -> set[str]:
+    """The parameters that may not be given: their defaults are not traced."""
+    arguments = function.args
+    by_position = [*arguments.posonlyargs, *arguments.args]
+    optional = by_position[len(by_position) - len(arguments.defaults) :]
+    by_name = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    optional += [argument for argument, default in by_name if default is not None]
+    return {argument.arg for argument in optional}
 
 
 def _arrays_in(node: ast.AST, cls: Class, code: Code) -> list[str]:

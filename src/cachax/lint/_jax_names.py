@@ -86,6 +86,12 @@ _CALLS: list[tuple[str, Kind]] = [
     (r"flax\.nnx\.(Param|Variable|BatchStat|Cache|Intermediate)", Kind.ARRAY),
 ]
 
+# What makes arrays of what is in brackets: `jnp.r_[x, y]`.
+_OF_BRACKETS = {
+    **dict.fromkeys(("jax.numpy.r_", "jax.numpy.c_", "jax.numpy.mgrid"), Kind.ARRAY),
+    "jax.numpy.ogrid": Kind.TREE,
+}
+
 # What a function made by one of these returns: `jax.vmap(f)(x)`.
 _MADE_BY = re.compile(
     r"jax\.(jit|vmap|pmap|grad|value_and_grad|jacfwd|jacrev|hessian|jacobian)"
@@ -149,6 +155,15 @@ def kind_of_call(name: str) -> Kind:
         if pattern.fullmatch(name):
             return kind
     return Kind.UNKNOWN
+
+
+def kind_of_brackets(name: str) -> Kind:
+    """What brackets after this full name give.
+
+    >>> kind_of_brackets("jax.numpy.c_").value, kind_of_brackets("jax.numpy.s_").value
+    ('a JAX array', 'unknown')
+    """
+    return _OF_BRACKETS.get(public_name(name), Kind.UNKNOWN)
 
 
 def makes_array_functions(name: str) -> bool:

@@ -73,7 +73,7 @@ def _all(code: Code) -> Iterator[Kept]:
             decorator = cached_decorator(function, code.module, code.project)
             if decorator is not None:
                 yield _kept(cls, function.name, function, decorator, code)
-            elif not is_maker(function, cls.module):
+            elif not is_maker(function, cls):
                 yield from _home_made(cls, function, code)
         for name, (wrapped, call) in own.wrapped.items():
             where = caching(call.func, code.module, code.project)

@@ -16,6 +16,7 @@ from ._jax_names import (
     SAME_AS_ARGUMENT,
     UPDATES,
     Kind,
+    kind_of_brackets,
     kind_of_call,
     makes_array_functions,
     public_name,
@@ -99,6 +100,17 @@ class Kinds:
                 return self._call(node, module)
         return Kind.UNKNOWN
 
+    def sometimes(self, node: ast.expr | None, module: Module) -> Kind:
+        """The kind of an expression; of a local variable, an array from one of its
+        assignments is enough."""
+        kind = self.of(node, module)
+        if kind is not Kind.UNKNOWN or not isinstance(node, ast.Name):
+            return kind
+        scope = next(iter(module.scopes(node)), None)
+        bounds = module.bound_in(scope).get(node.id, []) if scope else []
+        kinds = [self.of(bound.value, module) for bound in bounds]
+        return either(kinds) if any(k.has_arrays for k in kinds) else kind
+
     def _arithmetic(self, left: ast.expr, right: ast.expr, module: Module) -> Kind:
         if isinstance(left, ast.JoinedStr) or (
             isinstance(left, ast.Constant) and isinstance(left.value, str)
@@ -131,6 +143,9 @@ class Kinds:
     def _part(self, value: ast.expr, key: ast.expr, module: Module) -> Kind:
         if _is_slice(key) and self._is_leaf(value, module):
             return Kind.ARRAY
+        made = kind_of_brackets(self._project.name_of(value, module))
+        if made is not Kind.UNKNOWN:
+            return made
         kind = self.of(value, module)
         if kind is Kind.TREE:
             function = value.func if isinstance(value, ast.Call) else None
@@ -334,7 +349,7 @@ class Kinds:
                 if not kind_of_call(resolved.name).has_arrays:
                     return self.returned(inner, other)
             case Definition(other, ast.ClassDef() as inner):
-                return self._object(class_of(inner, other, self._project))
+                return self._made(class_of(inner, other, self._project), node, module)
         name = self._project.name_of(function, module)
         kind = self._named_call(name, node, module)
         if kind is not Kind.UNKNOWN:
@@ -353,6 +368,15 @@ class Kinds:
         ):
             return Kind.TREE
         return Kind.UNKNOWN
+
+    def _made(self, cls: Class, call: ast.Call, module: Module) -> Kind:
+        """Of a new object: a pytree holds the arrays that its constructor stores."""
+        kind = self._object(cls)
+        if kind is Kind.UNKNOWN and cls.family is not None:
+            stored = _stored_arguments(cls, call)
+            if any(self.of(argument, module).has_arrays for argument in stored):
+                return Kind.TREE
+        return kind
 
     def _object(self, cls: Class) -> Kind:
         """Of an object: a pytree with a field for arrays holds some."""
@@ -395,6 +419,23 @@ class Kinds:
         if kind is Kind.ARRAY and function.attr in METHODS_WITHOUT_ARRAY:
             return Kind.OTHER
         return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+
+def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:
+    """Those that become fields as they are: all of a dataclass, else `self.x = x`."""
+    by_name = {k.arg: k.value for k in call.keywords if k.arg is not None}
+    constructor = cls.method("__init__")
+    if constructor is None:
+        return [*call.args, *by_name.values()]
+    owner, function = constructor
+    names = [a.arg for a in [*function.args.posonlyargs, *function.args.args]][1:]
+    by_name |= dict(zip(names, call.args, strict=False))
+    stored: list[ast.expr] = []
+    for node in owner.module.own_nodes(function):
+        match node:
+            case ast.Assign([ast.Attribute(ast.Name("self"))], ast.Name(name)):
+                stored += [by_name[name]] if name in by_name else []
+    return stored
 
 
 def _is_slice(key: ast.expr) -> bool:

@@ -57,7 +57,10 @@ class Traced:
 
 def traced_functions(module: Module, project: Project) -> list[Traced]:
     """All functions of a file that a decorator or a call in it has traced."""
-    return [*_by_decorator(module, project), *_by_call(module, project)]
+    return module.remember(
+        traced_functions,
+        lambda: [*_by_decorator(module, project), *_by_call(module, project)],
+    )
 
 
 def parameters(function: TracedNode) -> list[str]:

@@ -110,10 +110,14 @@ def is_returned(write: Write, function: FunctionNode, obj: str, module: Module) 
     )
 
 
-def is_maker(function: FunctionNode, module: Module) -> bool:
+def is_maker(function: FunctionNode, cls: Class) -> bool:
     """Whether an object is made in it: a constructor, a helper of one, a setter."""
+    module = cls.module
     makers = module.remember(_makers, lambda: _makers(module))
-    return function.name in makers or is_setter(function)
+    if function.name in makers or is_setter(function):
+        return True
+    by_bases = module.remember((_makers_of, cls.node), lambda: _makers_of(cls))
+    return function.name in by_bases
 
 
 def _makers(module: Module) -> set[str]:
@@ -128,6 +132,18 @@ def _makers(module: Module) -> set[str]:
     for name in names:  # grows while it is walked
         for function in methods.get(name, []):
             called = _members_called(function) & set(methods)
+            names += sorted(called.difference(names))
+    return set(names)
+
+
+def _makers_of(cls: Class) -> set[str]:
+    """What the constructors of a class and of its bases call: a base class may be in a
+    different file, and a subclass may override what its constructor calls."""
+    names = sorted(MAKERS)
+    for name in names:  # grows while it is walked
+        for owner in cls.ancestors:
+            function = owner.own_methods.get(name)
+            called = _members_called(function) if function else set()
             names += sorted(called.difference(names))
     return set(names)
 

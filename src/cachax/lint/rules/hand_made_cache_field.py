@@ -75,7 +75,7 @@ def check(code: Code) -> Iterator[Found]:
             continue
         for function in cls.own_methods.values():
             obj = own_object(function, code.module)
-            if obj is None or is_maker(function, cls.module):
+            if obj is None or is_maker(function, cls):
                 continue
             for write in writes(function, obj, code.module):
                 is_field = write.attribute in cls.tree_fields and not write.is_item

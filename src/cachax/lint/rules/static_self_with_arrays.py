@@ -6,10 +6,11 @@ Finds methods jitted with `static_argnums=0` or `static_argnames="self"` that re
 array of the object (a warning), or an attribute that a different method assigns (an
 error). An attribute counts as an array if `__init__` assigns one to it, if its
 annotation says so, if the class uses it as only arrays can be used (`self.x @ y`,
-`jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`), or if it is an object of the
-project that holds arrays. An error is also reported if the bound method is jitted and
-kept, as in `self.f = jax.jit(self.method)` (in a variable, it is information), or if
-`__init__` jits a function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
+`jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`, `self.x[i]` where `i` is an
+argument of the jitted method), or if it is an object of the project that holds arrays.
+An error is also reported if the bound method is jitted and kept, as in
+`self.f = jax.jit(self.method)` (in a variable, it is information), or if `__init__`
+jits a function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
 
 ## Why is this bad?
 
@@ -173,7 +174,7 @@ def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
     for owner in cls.ancestors:
         for function in owner.own_methods.values():
             obj = own_object(function, owner.module)
-            later = is_setter(function) or not is_maker(function, owner.module)
+            later = is_setter(function) or not is_maker(function, owner)
             if obj and later and function not in apart_from:
                 lasting = [
                     w for w in writes(function, obj, owner.module) if not w.is_lazy

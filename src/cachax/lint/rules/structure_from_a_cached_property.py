@@ -4,6 +4,7 @@
 
 Finds cached properties, of functools or of cachax, that `tree_flatten` (or
 `tree_flatten_with_keys`, or the function given to `register_pytree_node`) reads.
+A property that is static data itself, and reads only static data, is not reported.
 
 ## Why is this bad?
 
@@ -78,7 +79,9 @@ from .._finding import Severity
 from .._kept import cached_decorator, is_cachax
 from .._module import FunctionNode, dotted
 from .._project import Definition
+from .._reach import methods_used
 from .._tracing import TracedNode, parameters, reads_of
+from .._writes import own_object
 
 CODE = "CX207"
 SEVERITY = Severity.WARNING
@@ -91,6 +94,8 @@ def check(code: Code) -> Iterator[Found]:
         for read in reads_of(obj, function) if obj else ():
             method = cls.method(read.attr)
             if method is not None and _is_cached(*method, code):
+                if _is_static(read.attr, method[1], cls, code):
+                    continue
                 yield Found(
                     read,
                     f"`{cls.name}.{read.attr}` is a cached property, and is read when "
@@ -103,6 +108,25 @@ def _is_cached(owner: Class, function: FunctionNode, code: Code) -> bool:
     module = owner.module
     cached = cached_decorator(function, module, code.project)
     return cached is not None or is_cachax(function, module, code.project)
+
+
+def _is_static(name: str, function: FunctionNode, cls: Class, code: Code) -> bool:
+    """Whether it is static data, and is computed only from static data."""
+    if not cls.leaf_fields or name in cls.leaf_fields:
+        return False
+    if code.kinds.sometimes_returned(function, cls.module).has_arrays:
+        return False
+    for method, owner in methods_used(function, cls).items():
+        obj = own_object(method, owner.module)
+        uses = [n for n in ast.walk(method) if isinstance(n, ast.Name) and n.id == obj]
+        for use in uses:
+            match owner.module.parent(use):
+                case ast.Attribute(_, attribute, ast.Load()):
+                    if attribute in cls.leaf_fields:
+                        return False
+                case _:
+                    return False  # `vars(self)`
+    return True
 
 
 def _flatteners(code: Code) -> Iterator[tuple[Class, TracedNode]]:

@@ -101,7 +101,7 @@ def check(code: Code) -> Iterator[Found]:
                     if _CACHE.search(write.attribute):
                         sure = _depends_on(function, parameter, write, code)
                         yield _found(write, function.name, parameter, sure)
-        elif not is_maker(function, cls.module) and not _is_nnx(cls):
+        elif not is_maker(function, cls) and not _is_nnx(cls):
             for write in _kept_items(function, obj, code):
                 if cls.family or function in _reached(code):
                     yield _found(write, _name(cls, function), obj, sure=True)
@@ -150,7 +150,7 @@ def _is_nnx(cls: Class) -> bool:
 def _kept_items(function: FunctionNode, obj: str, code: Code) -> Iterator[Write]:
     for write in writes(function, obj, code.module):
         kept = write.is_item and write.is_lazy and not _is_part(write.key)
-        if kept and code.kinds.of(write.value, code.module).has_arrays:
+        if kept and code.kinds.sometimes(write.value, code.module).has_arrays:
             yield write
 
 

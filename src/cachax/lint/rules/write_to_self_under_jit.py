@@ -4,11 +4,12 @@
 
 Finds assignments to attributes of `self` (also by `object.__setattr__`) in functions
 that `jax.jit` or a loop of `jax.lax` traces, and values that they append to its lists.
-Finds the same in methods that such a function calls (a warning); in methods of a frozen
-pytree class, where they raise; and for arrays in properties of other pytree classes, or
-by `object.__setattr__` on a frozen one (a warning). In other methods of an unfrozen
-pytree class, and if the value is not an array or the linter can't tell, the finding is
-information. `nnx` has its own rules for this and is not checked.
+Finds the same in methods that such a function calls, and arrays in methods of a
+subclass that a traced method of its base class calls (a warning); in methods of a
+frozen pytree class, where they raise; and for arrays in properties of other pytree
+classes, or by `object.__setattr__` on a frozen one (a warning). In other methods of an
+unfrozen pytree class, and if the value is not an array or the linter can't tell, the
+finding is information. `nnx` has its own rules for this and is not checked.
 
 ## Why is this bad?
 
@@ -65,9 +66,16 @@ from .._finding import Severity
 from .._jax_names import Kind
 from .._module import FunctionNode, dotted
 from .._project import Definition
-from .._reach import members_read
-from .._tracing import Traced
-from .._writes import Write, is_maker, own_object, put_into_lists, writes
+from .._reach import members_read, methods_used
+from .._tracing import Traced, traced_functions
+from .._writes import (
+    Write,
+    is_maker,
+    is_setter,
+    own_object,
+    put_into_lists,
+    writes,
+)
 
 CODE = "CX203"
 SEVERITY = Severity.ERROR
@@ -79,13 +87,17 @@ def check(code: Code) -> Iterator[Found]:
     reached = _reached(code)
     for function in code.module.functions:
         inside = _inside(function, code)
-        if inside is None:
+        if inside is None or is_setter(inside.method):
             continue
         traced = _traced_around(inside, code)
+        if traced is None and is_maker(inside.method, inside.cls):
+            continue
         caller = reached.get(inside.method)
-        if traced is not None:
-            for write in put_into_lists(function, inside.obj, inside.cls, code.module):
+        for write in put_into_lists(function, inside.obj, inside.cls, code.module):
+            if traced is not None:
                 yield _in_traced(write, inside, traced, code)
+            elif caller is not None:
+                yield from _in_called(write, inside, caller, code)
         for write in writes(function, inside.obj, code.module):
             if write.is_item and not _is_name(write.key):
                 continue  # `self.ref[...] = x`: a Ref is made to be written to
@@ -94,9 +106,18 @@ def check(code: Code) -> Iterator[Found]:
             elif write.is_item or (write.is_lazy and inside.cls.family):
                 continue  # a cache: CX101, CX201, CX202
             elif caller is not None:
-                yield _in_called(write, inside, caller, code)
+                yield from _in_called(write, inside, caller, code)
             elif inside.cls.family is not None:
                 yield from _in_pytree(write, inside, code)
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """A traced function that calls a method."""
+
+    by: str  # the full name of the transform
+    where: str
+    of_base: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,8 +141,7 @@ def _inside(function: FunctionNode, code: Code) -> _Inside | None:
             cls = code.class_around(method)
             if obj is not None and cls is not None:
                 nnx = cls.family is not None and cls.family.keeps is Keeps.STATIC
-                made = nnx or is_maker(method, cls.module)
-                return None if made else _Inside(function, method, cls, obj)
+                return None if nnx else _Inside(function, method, cls, obj)
     return None
 
 
@@ -152,14 +172,34 @@ def _called_back(code: Code) -> set[ast.AST]:
     return {found.node for found in first if isinstance(found, Definition)}
 
 
-def _reached(code: Code) -> dict[FunctionNode, Traced]:
-    """The methods that traced functions call, and by which."""
-    return {
-        function: traced
-        for traced in code.traced
-        if not traced.by.startswith("flax.")
-        for function in members_read(traced, code, of_arguments=True)
-    }
+def _reached(code: Code) -> dict[FunctionNode, _Caller]:
+    """The methods that traced functions call, and from where."""
+    found: dict[FunctionNode, _Caller] = {}
+    for traced in code.traced:
+        if not traced.by.startswith("flax."):
+            caller = _Caller(traced.by, f"line {traced.function.lineno}")
+            for function in members_read(traced, code, of_arguments=True):
+                found[function] = caller
+    for cls in code.classes:
+        for method, caller in _inherited(cls, code):
+            for function in methods_used(method, cls):
+                found.setdefault(function, caller)
+    return found
+
+
+def _inherited(cls: Class, code: Code) -> Iterator[tuple[FunctionNode, _Caller]]:
+    """The traced methods that a class has from its bases: they call what the class
+    overrides. If `jax.jit(self.method)` is in a base class, that is what is traced."""
+    for owner in cls.ancestors[1:]:
+        for traced in traced_functions(owner.module, code.project):
+            method = traced.function
+            if not isinstance(method, FunctionNode) or traced.by.startswith("flax."):
+                continue
+            if method is not owner.own_methods.get(method.name):
+                continue
+            if traced.bound_to or cls.method(method.name) == (owner, method):
+                where = f"`{owner.name}.{method.name}`"
+                yield method, _Caller(traced.by, where, of_base=True)
 
 
 def _is_no_array(write: Write, code: Code) -> bool:
@@ -176,13 +216,18 @@ def _in_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> Fou
     )
 
 
-def _in_called(write: Write, inside: _Inside, caller: Traced, code: Code) -> Found:
-    return Found(
+def _in_called(
+    write: Write, inside: _Inside, caller: _Caller, code: Code
+) -> Iterator[Found]:
+    kind = code.kinds.of(write.value, code.module)
+    if caller.of_base and (write.is_lazy or not kind.has_arrays):
+        return  # what a subclass sets up on the host, once, before it is traced
+    yield Found(
         write.node,
         f"{inside.name} writes to `{inside.obj}.{write.attribute}` and is called from "
-        f"line {caller.function.lineno}, which {caller.by} traces: the write is lost "
-        "or leaves a tracer. Return the value instead.",
-        Severity.INFORMATION if _is_no_array(write, code) else Severity.WARNING,
+        f"{caller.where}, which {caller.by} traces: the write is lost or leaves a "
+        "tracer. Return the value instead.",
+        Severity.INFORMATION if kind is Kind.OTHER else Severity.WARNING,
     )
 
 
