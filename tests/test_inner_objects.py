@@ -1,6 +1,7 @@
 """Objects that a body makes, and things that a body keeps beyond its run."""
 
 import functools
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -415,3 +416,95 @@ def test_an_object_whose_hash_reads_a_cached_value() -> None:
         assert thing == Fingerprinted(X)
         assert hash(thing) == hash(thing.fingerprint)
     assert counts == {"fingerprint": 1}
+
+
+def test_a_body_that_reads_a_preset_value_of_an_object_in_a_value() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Reader(Spline):
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.known.lower)
+
+    fun = cachax.jit(lambda s: s.total + 0)
+    x = X + 0
+    for k in (1.0, 2.0, 3.0):
+        assert Reader(X, jnp.full(2, k)).total == 2 * k
+        assert fun(Reader(x, jnp.full(2, k))) == 2 * k
+
+
+@pytest.mark.parametrize("kind", [dict, lambda items: defaultdict(list, items)])
+def test_a_dictionary_keeps_its_order(kind: Any) -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Features:
+        x: Any
+
+        @cachax.cached_property
+        def features(self) -> Any:
+            inner = kind({"z": self.x, "b": kind({"y": self.x + 1, "a": self.x + 2})})
+            return kind({"width": self.x, "area": self.x**2, "more": [inner]})
+
+        @cachax.cached_property
+        def names(self) -> str:
+            return names_in(self.features)
+
+        @cachax.cached_property
+        def first(self) -> Any:
+            return next(iter(self.features.values())) + 0
+
+    def names_in(features: Any) -> str:
+        inner = features["more"][0]
+        return " ".join([*features, *inner, *inner["b"]])
+
+    expected = "width area more z b y a"
+    read = cachax.jit(lambda s: (next(iter(s.features.values())) + 0, s.first))
+    step = cachax.jit(lambda s: Features(s.x), donate_argnums=())
+    for x in (X, X + 1, X):
+        features = Features(x)
+        assert features.names == names_in(features.features) == expected
+        assert names_in(Features(x).features) == expected
+        for each in (features, Features(x), step(features)):
+            for found in (*read(each), each.first):
+                np.testing.assert_allclose(found, x)
+
+
+@jax.tree_util.register_pytree_node_class
+class Fit:
+    """It has more than it gives to JAX."""
+
+    def __init__(self, w: Any) -> None:
+        self.w, self.converged, self.steps = w, None, None
+
+    def tree_flatten(self) -> Any:
+        return (self.w,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: Any) -> "Fit":
+        return cls(*children)
+
+
+def test_a_value_whose_class_drops_something() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Model:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def fit(self) -> Any:
+            fit = Fit(2 * self.x)
+            fit.converged = "yes"  # type: ignore[assignment]
+            fit.steps = jnp.sum(self.y)  # type: ignore[assignment]
+            return fit
+
+        @cachax.cached_property
+        def result(self) -> Any:
+            return self.fit.w[0] + self.fit.steps
+
+    fun = cachax.jit(lambda m: m.fit.w[0] + m.fit.steps)
+    x = jnp.ones(3)
+    for y in (1.0, 2.0, 1.0):
+        model = Model(x, jnp.full(3, y))
+        assert model.fit.converged == "yes"
+        assert model.result == fun(model) == 2 + 3 * y

@@ -48,6 +48,7 @@ from .levels import traces_in
 from .memo import keys_of, may_have_values, memo_of
 from .sources import names_of
 from .spread import are_spread
+from .structure import flatten, survives
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _COMPILED = (jax.stages.Compiled, jax.stages.Lowered)
@@ -178,11 +179,11 @@ def _follow(
     with at_trace(trace):
         reading = Reading(obj, copy, arrays)
         value = _run(body, reading, copy)
-    leaves: list[Any]
-    structure: Any
-    leaves, structure = jax.tree.flatten(value, is_leaf=copy.is_copy)
+    leaves, structure = flatten(value, copy.is_copy)
     rebuilt = structure.unflatten([*map(copy.original, leaves)])
     _check_value(rebuilt, leaves, copy)
+    if not survives(value, structure, leaves):
+        raise _NotAFunctionError
     value = structure.unflatten([trace.value(copy.original(x)) for x in leaves])
     if not reading.is_shareable:
         return value, None
@@ -358,8 +359,10 @@ def _trace(
         copy = _copy(obj, arrays)
         reading = Reading(obj, copy, arrays, only_known)
         value = _run(body, reading, copy)
-        leaves, structure = jax.tree.flatten(value)
+        leaves, structure = flatten(value)
         _check_value(value, leaves, copy)
+        if not survives(value, structure, leaves):
+            raise _NotAFunctionError
         statics = [None if isinstance(x, Tracer) else (x,) for x in leaves]
         return [x for x in leaves if isinstance(x, Tracer)]
 
@@ -480,11 +483,13 @@ class Reading:
         return self._as_inputs(value, used)
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
-        leaves: list[Any]
-        structure: Any
-        leaves, structure = jax.tree.flatten(value)
+        leaves, structure = flatten(value)
         visible = {*map(id, leaves)}
-        if any(isinstance(x, _ARRAYS) and id(x) not in visible for x in walk(value)):
+        has_hidden = any(
+            (isinstance(x, _ARRAYS) and id(x) not in visible) or _has_supplied(x)
+            for x in walk(value)
+        )
+        if has_hidden or not survives(value, structure, leaves):
             self.everything = True
             return value
         return structure.unflatten(

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import PyTreeDef
 
 from .._compat import CONCRETE, Tracer, at_trace
 from .._errors import UnhashableValueError
 from .fields import all_parts, is_open, may_change, walk
 from .inputs import NUMBERS, Same, bits_of
+from .structure import Structure, flatten, survives
 
 NUMPY = (np.ndarray, np.generic)
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
-_LEAF: Any = jax.tree.structure(0)
+_, _LEAF = flatten(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Template(NamedTuple):
     """A value without the arrays of its object."""
 
     leaves: tuple[Any, ...]
-    structure: Any
+    structure: Structure
     whole: Any
     """The value itself, if it can be shared as it is; else None."""
 
@@ -60,7 +60,7 @@ def template_of_array(array: Any) -> Template:
 def template_of(value: Any, own: Sequence[Any]) -> Template | None:
     """None if it contains one of the arrays `own` where JAX doesn't see it, or
     something that can be changed and not be copied."""
-    leaves, structure = jax.tree.flatten(value)
+    leaves, structure = flatten(value)
     numbers = {id(array): i for i, array in enumerate(own)}
     if structure == _LEAF and id(value) not in numbers and isinstance(value, jax.Array):
         return template_of_array(value)
@@ -69,6 +69,8 @@ def template_of(value: Any, own: Sequence[Any]) -> Template | None:
         if id(part) in numbers and id(part) not in visible:
             return None
     if any(may_change(x) for x in leaves if not isinstance(x, _ARRAYS)):
+        return None
+    if not survives(value, structure, leaves):
         return None
     kept = tuple(
         Own(numbers[id(x)]) if id(x) in numbers else _unshared(x) for x in leaves
@@ -99,7 +101,7 @@ class Form:
 
     __slots__ = ("_hash", "holes", "identity", "structure")
 
-    def __init__(self, structure: PyTreeDef, holes: int, identity: Any) -> None:
+    def __init__(self, structure: Structure, holes: int, identity: Any) -> None:
         self.structure = structure
         self.holes = holes
         self.identity = identity
@@ -147,7 +149,7 @@ def pack(
     owner: str,
     traced: Sequence[bool] | None = None,
     static_numpy: bool = False,
-    template: tuple[Sequence[Any], Any] | None = None,
+    template: tuple[Sequence[Any], Structure] | None = None,
 ) -> Packed | None:
     """The arrays of a value, and its form. `template` has the leaves and the structure
     of its template, if there is one.
@@ -156,8 +158,10 @@ def pack(
     metadata, in an object of a class that is not a pytree. As a static part they would
     be constants of a program, one for each object, which holds them while it lives.
     """
-    leaves, structure = template or jax.tree.flatten(value)
-    if template is None and has_hidden_arrays(value):
+    leaves, structure = template or flatten(value)
+    if template is None and (
+        has_hidden_arrays(value) or not survives(value, structure, leaves)
+    ):
         return None
     if traced is None or len(traced) != len(leaves):
         traced = [False] * len(leaves)

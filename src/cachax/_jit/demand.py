@@ -22,6 +22,7 @@ from .._core.memo import NOT_PROVIDED, Key, may_have_values, memo_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.sources import names_of
+from .._core.structure import flatten
 from .._core.uses import Uses
 from .._core.values import Form, Packed, has_hidden_arrays, pack
 
@@ -66,7 +67,7 @@ class Value:
 Answers = dict[Ask, Value]
 
 
-STAYS_INSIDE = Packed((), Form(None, 0, "inside"), (), False)
+STAYS_INSIDE = Packed((), Form(flatten(None)[1], 0, "inside"), (), False)
 """Of a value that can't be an input of a program: it is computed inside."""
 
 

@@ -1,0 +1,82 @@
+"""The structure of a value: that of JAX, and the orders of its dictionaries.
+
+JAX sorts the keys of a dictionary that it rebuilds. A program that uses a value may
+rely on their order.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+from jax.tree_util import default_registry
+
+from .fields import walk
+from .inputs import in_order, inputs_of
+
+IsLeaf = Callable[[Any], bool]
+
+
+class Structure:
+    """What is left of a value without its leaves."""
+
+    __slots__ = ("orders", "tree")
+
+    def __init__(self, tree: Any, orders: tuple[tuple[Any, ...], ...] = ()) -> None:
+        self.tree = tree
+        self.orders = orders
+        """The keys of all dictionaries in it, if some are not sorted."""
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        value = self.tree.unflatten(leaves)
+        if self.orders:
+            pairs = zip(_dictionaries(value), self.orders, strict=True)
+            for dictionary, order in pairs:
+                items = {key: dictionary[key] for key in order}
+                dictionary.clear()
+                dictionary.update(items)
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Structure):
+            return False
+        return bool(self.tree == other.tree and self.orders == other.orders)
+
+    def __hash__(self) -> int:
+        return hash((self.tree, self.orders))
+
+    def __str__(self) -> str:
+        return f"{self.tree} {self.orders}"
+
+
+def flatten(value: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Structure]:
+    """The leaves of a value, and its structure."""
+    leaves, tree = jax.tree.flatten(value, is_leaf=is_leaf)
+    if isinstance(value, jax.Array) or not any(map(_is_unsorted, walk(value))):
+        return leaves, Structure(tree)
+    return leaves, Structure(tree, tuple(map(tuple, _dictionaries(value, is_leaf))))
+
+
+def survives(value: Any, structure: Structure, leaves: Iterable[Any]) -> bool:
+    """Whether a value is the same when it is rebuilt. An object may have more than its
+    class gives to JAX."""
+    if not isinstance(value, jax.Array) and structure.tree.num_nodes > 1:
+        before, after = inputs_of(value), inputs_of(structure.unflatten(leaves))
+        if before is not None and after is not None:
+            pairs = zip(before.arrays, after.arrays, strict=False)
+            return before.exactly == after.exactly and all(x is y for x, y in pairs)
+    return True
+
+
+def _is_unsorted(thing: Any) -> bool:
+    return type(thing) in (dict, defaultdict) and in_order(thing) != [*thing]
+
+
+def _dictionaries(value: Any, is_leaf: IsLeaf | None = None) -> list[dict[Any, Any]]:
+    """Those that JAX rebuilds, in the order of the leaves."""
+    found = [value] if type(value) in (dict, defaultdict) else []
+    if is_leaf is None or not is_leaf(value):
+        level = default_registry.flatten_one_level(value)
+        for part in () if level is None else level[0]:
+            found += _dictionaries(part, is_leaf)
+    return found
