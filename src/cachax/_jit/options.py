@@ -79,7 +79,7 @@ class Options:
         self.static = Arguments.of(fun, numbers, names)
         self.given = options
         donating = (options.get(f"donate{x}") for x in ("", "_argnums", "_argnames"))
-        self.donates = any(x is not None and x != () for x in donating)
+        self.donates = any(x is not None for x in donating)
         spares_first = str(options.get("donate")).endswith("-except-first")
         self.is_supported = options.get("abstracted_axes") is None and not spares_first
         """The values would come first, and they are not to be donated either."""
