@@ -1,5 +1,6 @@
 """Objects that a body makes, and things that a body keeps beyond its run."""
 
+import enum
 import functools
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
@@ -508,3 +509,143 @@ def test_a_value_whose_class_drops_something() -> None:
         model = Model(x, jnp.full(3, y))
         assert model.fit.converged == "yes"
         assert model.result == fun(model) == 2 + 3 * y
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Odd:
+    """With values that are no trees, or that hide an array."""
+
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def by_colour(self) -> Any:
+        return {Colour.RED: self.x * 2, Colour.BLUE: self.y}
+
+    @cachax.cached_property
+    def mixed(self) -> Any:
+        return {None: self.x * 2, "b": self.y, 1: "a text"}
+
+    @cachax.cached_property
+    def double(self) -> Any:
+        return self.by_colour[Colour.RED] + self.mixed[None] - 2 * self.x
+
+    @cachax.cached_property
+    def filling(self) -> Any:
+        y = self.y
+        return defaultdict(lambda: y, z=self.x)
+
+
+def test_values_that_are_no_trees() -> None:
+    fun = cachax.jit(
+        lambda s: (s.by_colour[Colour.RED], s.mixed[None], s.double, s.filling["q"])
+    )
+    for x in (X, X + 1, X):
+        for y in (X + 2, X + 3):
+            odd = Odd(x, y)
+            for _ in range(2):
+                found = [odd.by_colour[Colour.RED], odd.mixed[None], odd.double]
+                for value in (*found, *fun(odd)[:3]):
+                    np.testing.assert_allclose(value, 2 * x)
+                np.testing.assert_allclose(odd.filling["q"], y)
+                np.testing.assert_allclose(fun(odd)[3], y)
+                assert [*odd.by_colour] == [Colour.RED, Colour.BLUE]
+
+
+def test_a_value_that_holds_its_object_keeps_its_order() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Holding:
+        x: Any
+
+        @cachax.cached_property
+        def parts(self) -> Any:
+            return {"z": self, "b": 2 * self.x, "a": self.x}
+
+    for x in (X, X + 1):
+        holding = Holding(x)
+        assert [*holding.parts] == [*holding.parts] == ["z", "b", "a"]
+        assert holding.parts["z"] is holding
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Hashed and compared by its name alone."""
+
+    name: str
+    scale: Any = field(compare=False)
+
+
+def _applied(kernel: Kernel, x: Any) -> Any:
+    return kernel.scale * x
+
+
+applied = jax.jit(_applied, static_argnums=0)
+
+
+def test_a_dataclass_that_leaves_an_array_out_of_its_hash() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Applied:
+        x: Any
+        kernel: Any = field(metadata={"static": True})
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return applied(self.kernel, self.x)
+
+    kernel = Kernel("k", jnp.float32(2))
+    fun = cachax.jit(lambda s: s.value + 0)
+    for x in (X, X + 1, X):
+        np.testing.assert_allclose(Applied(x, kernel).value, 2 * x)
+        np.testing.assert_allclose(fun(Applied(x, kernel)), 2 * x)
+    np.testing.assert_allclose(applied(kernel, X), 2 * X)
+
+
+def test_a_value_that_is_a_part_with_an_assigned_value() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass
+    class Part:
+        x: Any
+
+        @cachax.cached_property
+        def root(self) -> Any:
+            return self.x * 2
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Whole:
+        part: Any
+
+        @cachax.cached_property
+        def first(self) -> Any:
+            return self.part
+
+    part = Part(X)
+    part.root = X + 100
+    for _ in range(3):
+        np.testing.assert_allclose(Whole(part).first.root, X + 100)
+
+
+def test_an_attribute_of_a_partial_function() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Adding:
+        x: Any
+
+        @cachax.cached_property
+        def add(self) -> Any:
+            add = functools.partial(jnp.add, 1.0)
+            add.extra = 2 * self.x  # type: ignore[attr-defined]
+            return add
+
+    fun = cachax.jit(lambda s: s.add(s.add.extra))
+    for x in (X, X + 1, X):
+        np.testing.assert_allclose(Adding(x).add.extra, 2 * x)
+        np.testing.assert_allclose(fun(Adding(x)), 2 * x + 1)

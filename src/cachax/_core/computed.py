@@ -9,7 +9,7 @@ import jax
 from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
-from .fields import walk_fields
+from .fields import walk, walk_fields
 from .inputs import Inputs, inputs_of
 from .levels import UsesAxisError, level_of, may_be_kept, traces_in
 from .memo import NOT_PROVIDED, Key, Memo, keys_of, may_have_values, memo_of
@@ -23,6 +23,7 @@ from .uses import (
     compute,
     compute_part,
     everything,
+    has_supplied,
     is_deep,
     is_same_function,
     is_unchanged,
@@ -273,7 +274,7 @@ class Computed(Key):
         if not inputs.holders or traces_in(value) or not uses.is_shareable(inputs):
             return None
         template = template_of(value, arrays)
-        if template is None:
+        if template is None or any(map(has_supplied, walk(value))):
             return None
         return self._put(inputs, uses, template)
 

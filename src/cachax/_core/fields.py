@@ -14,7 +14,7 @@ import logging
 import operator
 import sys
 import types
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any
@@ -139,6 +139,10 @@ def _find_parts(cls: type) -> Parts | None:
         return _parts_of_leaf(cls)
     if issubclass(cls, np.ndarray):
         return lambda x: x.ravel().tolist() if x.dtype.hasobject else []
+    if issubclass(cls, defaultdict):
+        return _with_fields(
+            cls, lambda x: [x.default_factory, *dict.keys(x), *dict.values(x)]
+        )
     if issubclass(cls, dict):
         ordered = OrderedDict if issubclass(cls, OrderedDict) else dict
         return _with_fields(cls, lambda x: [*ordered.keys(x), *ordered.values(x)])
@@ -146,7 +150,7 @@ def _find_parts(cls: type) -> Parts | None:
         if issubclass(cls, base):
             return _with_fields(cls, functools.partial(_items, base.__iter__))
     if issubclass(cls, functools.partial):
-        return lambda x: [x.func, x.args, x.keywords]
+        return _with_fields(cls, lambda x: [x.func, x.args, x.keywords])
     if issubclass(cls, types.MethodType):
         return lambda x: [x.__self__, x.__func__]
     if issubclass(cls, types.FunctionType):

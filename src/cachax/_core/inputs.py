@@ -220,10 +220,15 @@ def _may_be_a_key(thing: Any) -> bool:
     compares, hashes = cls.__eq__, cls.__hash__
     if compares is object.__eq__ or not isinstance(hashes, types.FunctionType):
         return False
-    file = hashes.__code__.co_filename  # of dataclasses: it hashes all fields, and
-    if file == "<string>" or file.startswith("<attrs"):  # arrays can't be hashed
+    if is_registered(cls) or issubclass(cls, _CONTAINERS):
         return False
-    return not is_registered(cls) and not issubclass(cls, _CONTAINERS)
+    file = hashes.__code__.co_filename
+    if file == "<string>" or file.startswith("<attrs"):  # made from its fields
+        try:
+            hash(thing)
+        except TypeError:  # an array is among them
+            return False
+    return True
 
 
 def _note_supplied(thing: Any) -> None:
@@ -338,7 +343,7 @@ def take_apart(thing: Any) -> Taken:
         return Taken((), thing, list)
     if issubclass(cls, tuple) and not cls.__dictoffset__:
         return Taken((), [*thing], lambda parts: tuple.__new__(cls, parts))
-    if cls is functools.partial:
+    if cls is functools.partial and not vars(thing):
         keywords = thing.keywords
         return Taken((), [thing.func, thing.args, keywords], _rebuild_partial)
     if cls is types.MethodType:

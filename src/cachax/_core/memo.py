@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
-import jax
-
 from .._compat import Tracer, settings
 from .._errors import (
     LeakedTracerError,
@@ -32,6 +30,7 @@ from .levels import is_alive, may_be_kept
 from .snapshot import Snapshot
 from .sources import Source as Source
 from .sources import forget_names, names_of, sources_of
+from .structure import flatten
 
 memos: dict[int, "Memo"] = {}
 """By the id of the object. Use `memo_of`, except where a nanosecond counts."""
@@ -265,9 +264,9 @@ _ITSELF = object()
 def _fold(value: Any, obj: object) -> _Folded | None:
     """`value` without `obj`; None if it holds it where JAX does not see it."""
     try:
-        leaves, structure = jax.tree.flatten(value, is_leaf=lambda x: x is obj)
+        leaves, structure = flatten(value, lambda x: x is obj)
         leaves = [_ITSELF if x is obj else x for x in leaves]
-        hollow = jax.tree.unflatten(structure, leaves)
+        hollow = structure.unflatten(leaves)
     except Exception:  # no tree, or of a class that looks at what it is built from
         return None
     return None if _reaches(hollow, obj) else _Folded(value, leaves, structure)

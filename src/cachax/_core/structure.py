@@ -50,11 +50,18 @@ class Structure:
 
 
 def flatten(value: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Structure]:
-    """The leaves of a value, and its structure."""
-    leaves, tree = jax.tree.flatten(value, is_leaf=is_leaf)
+    """The leaves of a value, and its structure. What is not a tree is a leaf: a
+    dictionary whose keys can't be sorted."""
+    try:
+        leaves, tree = jax.tree.flatten(value, is_leaf=is_leaf)
+    except Exception:
+        return [value], Structure(_LEAF)
     if isinstance(value, jax.Array) or not any(map(_is_unsorted, walk(value))):
         return leaves, Structure(tree)
     return leaves, Structure(tree, tuple(map(tuple, _dictionaries(value, is_leaf))))
+
+
+_LEAF: Any = jax.tree.structure(0)
 
 
 def survives(value: Any, structure: Structure, leaves: Iterable[Any]) -> bool:

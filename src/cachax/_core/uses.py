@@ -208,7 +208,7 @@ def _copy(obj: Any, arrays: list[Any]) -> Copy:
     return copy
 
 
-def _has_supplied(obj: Any) -> bool:
+def has_supplied(obj: Any) -> bool:
     """Whether the user put a value there, or a body did."""
     if not may_have_values(type(obj)) or not type(obj).__weakrefoffset__:
         return False
@@ -233,7 +233,9 @@ def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
         _reading.stack.pop()
         reading.close()
     check_unchanged(copy.obj, before)
-    if any(map(_has_supplied, walk(value))):  # it would be lost when that is rebuilt
+    if any(
+        has_supplied(copy.original(x)) for x in walk(value)
+    ):  # lost in a rebuilt one
         raise _NotAFunctionError
     return value
 
@@ -453,7 +455,7 @@ class Reading:
     def _made_of_values(self, obj: Any) -> Any:
         """An object that the body made, with the arrays behind the tracers."""
         inputs = inputs_of(obj)
-        if inputs is None or any(map(_has_supplied, walk_fields(obj))):
+        if inputs is None or any(map(has_supplied, walk_fields(obj))):
             return None
         try:
             values = map(self._trace.value, inputs.arrays)
@@ -477,7 +479,7 @@ class Reading:
             ids = {*map(id, arrays)}
             used = frozenset(i for i, x in enumerate(self._arrays) if id(x) in ids)
             self.used |= used
-        leaves = jax.tree.leaves(value)
+        leaves, _ = flatten(value)
         if uses.is_host and not all(isinstance(x, jax.Array) for x in leaves):
             self.everything = True  # which arrays are used may depend on it
         return self._as_inputs(value, used)
@@ -486,7 +488,7 @@ class Reading:
         leaves, structure = flatten(value)
         visible = {*map(id, leaves)}
         has_hidden = any(
-            (isinstance(x, _ARRAYS) and id(x) not in visible) or _has_supplied(x)
+            (isinstance(x, _ARRAYS) and id(x) not in visible) or has_supplied(x)
             for x in walk(value)
         )
         if has_hidden or not survives(value, structure, leaves):

@@ -183,7 +183,7 @@ def pack(
 
 def has_hidden_arrays(value: Any) -> bool:
     """Whether there are arrays in a value where JAX doesn't see them."""
-    visible = set(map(id, jax.tree.leaves(value)))
+    visible = set(map(id, flatten(value)[0]))
     arrays = (part for part in walk(value) if isinstance(part, _ARRAYS))
     return any(id(array) not in visible for array in arrays)
 
@@ -240,7 +240,7 @@ def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
     if cls is slice:
         parts = (leaf.start, leaf.stop, leaf.step)
         return (cls, *(static_identity(x, outer) for x in parts))
-    if cls is functools.partial:
+    if cls is functools.partial and not vars(leaf):
         keywords = sorted(leaf.keywords.items())
         parts = (leaf.func, *leaf.args, *(x for pair in keywords for x in pair))
         return (cls, *(static_identity(x, outer) for x in parts))

@@ -409,7 +409,10 @@ def _inner(uses: Uses, inputs: Inputs, mapped: Map) -> tuple[Any, ...] | None:
 
 def objects_in(value: Any) -> list[Any]:
     """The objects in a value that can have cached values."""
-    layout = layout_of((value,))
+    try:
+        layout = layout_of((value,))
+    except Exception:  # it is not a tree
+        return []
     return [] if layout is None else layout.objects((value,))
 
 
@@ -417,7 +420,7 @@ def _traced_numbers(key: Key, owner: Any, value: Any) -> tuple[bool, ...] | None
     """Which leaves of a value are inputs though they are Python numbers: an object with
     numbers for leaves has them traced inside `jit`, and so is what is computed from
     them."""
-    if not any(type(x) in NUMBERS for x in jax.tree.leaves(value)):
+    if not any(type(x) in NUMBERS for x in flatten(value)[0]):
         return None
     numbers = [x for x in jax.tree.leaves(owner) if type(x) in NUMBERS]
     inputs = inputs_of(owner) if numbers else None
