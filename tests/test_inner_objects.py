@@ -519,7 +519,7 @@ class Colour(enum.Enum):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Odd:
-    """With values that are no trees, or that hide an array."""
+    """With values that are not trees, or that hide an array."""
 
     x: Any
     y: Any
@@ -542,7 +542,7 @@ class Odd:
         return defaultdict(lambda: y, z=self.x)
 
 
-def test_values_that_are_no_trees() -> None:
+def test_values_that_are_not_trees() -> None:
     fun = cachax.jit(
         lambda s: (s.by_colour[Colour.RED], s.mixed[None], s.double, s.filling["q"])
     )
