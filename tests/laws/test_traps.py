@@ -1445,3 +1445,15 @@ def test_a_new_shape_that_uses_a_different_property_computes_only_that() -> None
         same(use(Open(long, long)), 5 * long)
         same(use(Open(long, long + 1)), 5 * long + 5)
     assert counts == {"q": 2}
+
+
+def test_a_value_over_a_named_axis_of_a_property_that_was_once_assigned() -> None:
+    class Assigned(Counted):
+        p = cachax.cached_property(Counted.plain)
+
+    jax.tree_util.register_dataclass(Assigned, ["x"], [])
+    object.__setattr__(Assigned(x3()), "p", 5.0)
+    fun, over = over_axis(jax.vmap, 2)
+    jitted = cachax.jit(fun)
+    for _ in range(3):
+        same(jitted(Assigned(x3()), over), jnp.full(2, 2 * jnp.sum(x3())))

@@ -330,7 +330,7 @@ def take_apart(thing: Any) -> Taken:
     """The parts of a thing by name, in sorted order: code that rebuilds an object may
     set its fields in any order, and JAX sorts the keys of a dictionary."""
     cls = type(thing)
-    if cls is dict or cls is OrderedDict:
+    if cls is dict or (cls is OrderedDict and not vars(thing)):
         keys = [*thing] if cls is OrderedDict else in_order(thing)
 
         def rebuild_dict(parts: list[Any]) -> Any:

@@ -225,7 +225,7 @@ class Function:
             demand = Demand(objects, entry.maps, leaves, entry.static_numpy)
             demand.call = (args, kwargs)
             demand.gather(course.asks(demand.answers) if asks is None else iter(asks))
-            demand.gather(ask for ask in entry.inside_asks if ask[1].was_supplied)
+            demand.gather(demand.supplied(entry.inside_asks))
             demand.is_last = tries_left == 0
             answers = demand.in_order()
             program = self._program(entry, answers, args)

@@ -6,7 +6,7 @@ for it until the end of the trace. That trace is then repeated with the value am
 inputs. Nothing is computed on a guess.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,6 +174,13 @@ class Demand:
                 if answer is not None:
                     self.answers[slot, key] = answer
                     self._note_objects_in((slot, key))
+
+    def supplied(self, asks: Iterable[Ask]) -> Iterator[Ask]:
+        """Those whose values the user put there."""
+        for slot, key in asks:
+            owner = self._objects.get(slot)
+            if owner is not None and key.was_supplied and key.is_supplied(owner):
+                yield slot, key
 
     def _answer(self, slot: Slot, key: Key) -> Value | None:
         owner = self._objects[slot]
