@@ -598,3 +598,62 @@ def test_what_jax_keeps_of_a_body_makes_no_difference(body: Any) -> None:
     np.testing.assert_allclose(state.y, 3 * jnp.sum(body(state)), rtol=1e-5)
     other = State(X + 1, jnp.float32(0))
     np.testing.assert_allclose(other.value, body(other), rtol=1e-5)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Selected:
+    """Values whose shape, keys or kind depend on the contents of `x`."""
+
+    x: Any
+    y: Any
+    z: Any
+
+    @cachax.cached_property
+    def kept(self) -> Any:
+        return self.x[self.x > 0]
+
+    @cachax.cached_property
+    def squares(self) -> Any:
+        return self.kept**2
+
+    @cachax.cached_property
+    def perhaps(self) -> Any:
+        return None if self.x[0] > 0 else self.y * 2
+
+    @cachax.cached_property
+    def by_name(self) -> Any:
+        return {"positive" if self.x[0] > 0 else "negative": self.y}
+
+    @cachax.cached_property
+    def mean(self) -> Any:
+        return jnp.sum(self.y) / len(self.kept)
+
+    @cachax.cached_property
+    def mean_of_squares(self) -> Any:
+        return jnp.sum(self.y) / len(self.squares)
+
+    @cachax.cached_property
+    def chosen(self) -> Any:
+        return jnp.sum(self.y if len(self.squares) > 1 else self.z)
+
+    @cachax.cached_property
+    def whether(self) -> Any:
+        return jnp.sum(self.y) * (self.perhaps is None) + len(next(iter(self.by_name)))
+
+
+@pytest.mark.parametrize("name", ["mean", "mean_of_squares", "chosen", "whether"])
+def test_what_is_read_may_have_a_shape_that_depends_on_contents(name: str) -> None:
+    y, z = jnp.array([1.0, 2.0, 3.0]), jnp.array([10.0, 20.0, 30.0])
+    fun = cachax.jit(lambda s: getattr(s, name) + 0)
+    for signs in ([1, -1, -1], [1, 1, -1], [-1, 1, 1], [1, 1, 1], [1, -1, -1]):
+        x = jnp.array(signs, jnp.float32)
+        kept = int(jnp.sum(x > 0))
+        expected = {
+            "mean": 6 / kept,
+            "mean_of_squares": 6 / kept,
+            "chosen": 6 if kept > 1 else 60,
+            "whether": 6 * (signs[0] > 0) + 8,
+        }[name]
+        assert getattr(Selected(x, y, z), name) == pytest.approx(expected)
+        assert fun(Selected(x, y, z)) == pytest.approx(expected)

@@ -479,9 +479,8 @@ class Reading:
             ids = {*map(id, arrays)}
             used = frozenset(i for i, x in enumerate(self._arrays) if id(x) in ids)
             self.used |= used
-        leaves, _ = flatten(value)
-        if uses.is_host and not all(isinstance(x, jax.Array) for x in leaves):
-            self.everything = True  # which arrays are used may depend on it
+        if uses.is_host:  # which arrays are used may depend on it, by its shape too
+            self.everything = True
         return self._as_inputs(value, used)
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:

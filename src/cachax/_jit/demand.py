@@ -176,10 +176,13 @@ class Demand:
                     self._note_objects_in((slot, key))
 
     def supplied(self, asks: Iterable[Ask]) -> Iterator[Ask]:
-        """Those whose values the user put there."""
+        """Those whose values the user put there, or may have put there outside of the
+        trace that this call is in."""
         for slot, key in asks:
             owner = self._objects.get(slot)
-            if owner is not None and key.was_supplied and key.is_supplied(owner):
+            if owner is None or not isinstance(key, Computed) or not key.was_supplied:
+                continue
+            if key.is_supplied(owner) or memo_of(owner).provider is not None:
                 yield slot, key
 
     def _answer(self, slot: Slot, key: Key) -> Value | None:
