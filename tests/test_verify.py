@@ -97,11 +97,12 @@ def batch() -> Any:
 def mesh_of_batch(mesh: Mesh) -> Mesh:
     """The same batch each time, of which the points are those of `mesh`."""
     if id(mesh) not in _batches:
-        _batches[id(mesh)] = Mesh(mesh.points[:, None], mesh.density[:, None])
-    return _batches[id(mesh)]
+        batch = Mesh(mesh.points[:, None], mesh.density[:, None])
+        _batches[id(mesh)] = (mesh, batch)  # held: an id is used again
+    return _batches[id(mesh)][1]
 
 
-_batches: dict[int, Mesh] = {}
+_batches: dict[int, tuple[Mesh, Mesh]] = {}
 
 WAYS: dict[str, Callable[[], Any]] = {
     "read": lambda: lambda mesh: mesh.total,
