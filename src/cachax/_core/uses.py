@@ -233,10 +233,8 @@ def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
         _reading.stack.pop()
         reading.close()
     check_unchanged(copy.obj, before)
-    if any(
-        has_supplied(copy.original(x)) for x in walk(value)
-    ):  # lost in a rebuilt one
-        raise _NotAFunctionError
+    if any(has_supplied(copy.original(x)) for x in walk(value)):
+        raise _NotAFunctionError  # when the value is rebuilt, that is lost
     return value
 
 
