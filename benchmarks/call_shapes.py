@@ -217,7 +217,7 @@ def bottom(box: Any) -> Any:
 # Calls without cached objects
 
 
-@shape("no cached object: two arrays", NO_OBJECT)
+@shape("no cached object: two arguments", NO_OBJECT)
 def _() -> tuple[Call, Call]:
     ours, theirs = (jit(lambda a, b: a + b) for jit in (cachax.jit, jax.jit))
     return lambda: ours(ONES, ONES), lambda: theirs(ONES, ONES)

@@ -20,7 +20,7 @@ class Inline(Bare):
 def cases(quick: bool) -> Iterator[Case]:
     inline = jax.jit(lambda o: o.y * o.total)
     ours, again = (cachax.jit(lambda o: o.y * o.total) for _ in range(2))
-    arrays = itertools.cycle([ONES + i for i in range(5_000)])
+    arrays = itertools.cycle([ONES + i for i in range(50_000)])
     yield Case(
         "a new object of new arrays on every call, a cheap property",
         "inline",

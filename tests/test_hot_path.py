@@ -6,6 +6,7 @@ how much).
 """
 
 import gc
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -162,6 +163,19 @@ def test_an_object_rebuilt_for_every_call(y: Any) -> None:
     kept = cachax.warm(Cached(x, ONES + 2))
     counts = counted(lambda: fun(next(objects)))
     assert kept.total == 4
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 65
+
+
+def test_many_objects_in_turn() -> None:
+    """As the batches of a data set, in every epoch."""
+    fun = cachax.jit(lambda o: o.y * o.total)
+    objects = [Cached(ONES + i, ONES) for i in range(100)]
+    for _ in range(3):
+        for obj in objects:
+            fun(obj)
+    in_turn = itertools.cycle(objects)
+    counts = counted(lambda: fun(next(in_turn)))
     assert counts["functions"] <= 2
     assert counts["instructions"] <= 65
 

@@ -1,5 +1,6 @@
 """A dictionary that keeps its newest entries."""
 
+from contextlib import suppress
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -17,7 +18,8 @@ class Recent(dict[K, V]):
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
         if len(self) > self.size:
-            self.pop(list(self)[0], None)  # noqa: RUF015 (one step, for threads)
+            with suppress(RuntimeError, StopIteration):  # another thread was faster
+                self.pop(next(iter(self)), None)
 
     def setdefault(self, key: K, default: V) -> V:
         if key not in self:

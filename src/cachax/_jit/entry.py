@@ -162,8 +162,9 @@ class Plan:
         self.read_fields: Read = _nothing
         self.is_supplied: Read = _nothing
         """Whether the user stored a value on an object."""
-        self._seen: dict[Any, bool] = Recent(64)
-        """Keys of calls that are not in `ready` yet."""
+        self._seen: dict[Any, bool] = Recent(10_000)
+        """Keys of calls that are not in `ready` yet: as many as the objects of a data
+        set that a program goes through again and again."""
 
     def key(self, args: Any, kwargs: Any) -> Any:
         """Of a call; None if it can't be found in `ready`."""
