@@ -314,7 +314,7 @@ def test_no_warning_in_ordinary_use() -> None:
 
 
 def test_a_traceback_shows_the_lines_of_the_user() -> None:
-    """And two of cachax, as far as JAX removes its own."""
+    """And one of cachax, as far as JAX removes its own."""
 
     @cachax.jit
     def fails(x: Any) -> Any:
@@ -323,4 +323,4 @@ def test_a_traceback_shows_the_lines_of_the_user() -> None:
     with pytest.raises(ValueError, match="mine") as raised:
         fails(jnp.ones(2))
     files = [entry.path.name for entry in raised.traceback]
-    assert files == ["test_errors.py", "jit.py", "jit.py", "test_errors.py"]
+    assert files == ["test_errors.py", "jit.py", "test_errors.py"]

@@ -546,5 +546,5 @@ def test_functions_that_are_gone_leave_nothing(use: Any) -> None:
     functions = [made(i) for i in range(3)]
     gc.collect()
     assert [fun() for fun in functions] == [None] * 3
-    assert not index.contents_by_id[id(p.x)].calls
+    assert not index.contents_of(p.x).calls
     assert sum(type(x) is Program for x in gc.get_objects()) == before

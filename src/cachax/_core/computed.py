@@ -254,7 +254,7 @@ class Computed(Key):
                 return record
         return None
 
-    def _candidates(self, inputs: Inputs, uses: Uses) -> tuple[index.Record, ...]:
+    def _candidates(self, inputs: Inputs, uses: Uses) -> list[index.Record]:
         arrays = uses.arrays(inputs)
         if arrays:
             return index.candidates(self, index.known(arrays))
@@ -301,7 +301,7 @@ class Computed(Key):
             if old.key != self or (old.statics[0], old.statics[-1]) != now:
                 continue
             arrays = old.uses.arrays(inputs)
-            if arrays and index.known(arrays) != old.contents:
+            if arrays and old not in self._candidates(inputs, old.uses):
                 continue
             if old.uses.statics(inputs) == old.statics:  # only what was learned is gone
                 self.learned.put(inputs, old.uses)

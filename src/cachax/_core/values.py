@@ -107,11 +107,6 @@ class Form:
         self.identity = identity
         self._hash = hash(identity)
 
-    @property
-    def is_array(self) -> bool:
-        """Whether the value is an array, and nothing else."""
-        return self.holes == 1 and self.structure == _LEAF
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Form) and self.identity == other.identity
 
@@ -132,16 +127,21 @@ class Packed:
 
     def fill(self, arrays: Sequence[Any], own: Sequence[Any]) -> Any:
         """The value again, with these arrays in it."""
-        remaining = iter(arrays)
         leaves = [
-            next(remaining)
-            if x is HOLE
-            else own[x.number]
-            if type(x) is Own
-            else _unshared(x)
-            for x in self.leaves
+            own[x.number] if type(x) is Own else _unshared(x)
+            for x in self._filled(arrays)
         ]
         return self.form.structure.unflatten(leaves)
+
+    def template(self, arrays: Sequence[Any]) -> Template:
+        """The same for a value that has no arrays of its object, and can be shared."""
+        leaves = self._filled(arrays)
+        value = self.form.structure.unflatten(leaves)
+        return Template(leaves, self.form.structure, (value,))
+
+    def _filled(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        remaining = iter(arrays)
+        return tuple([next(remaining) if x is HOLE else x for x in self.leaves])
 
 
 def pack(

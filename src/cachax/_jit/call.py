@@ -27,7 +27,6 @@ from .._compat import (
     Tracer,
     current_trace,
     forget_failed_traces,
-    has_processes,
     jit_is_disabled,
     settings,
     tracing_is_forbidden,
@@ -50,7 +49,7 @@ from .demand import (
     Retrace,
     objects_in,
 )
-from .entry import Entry, Need, is_never_new, signature_of
+from .entry import Entry, Need, signature_of
 from .notes import note_argument
 from .options import Options
 from .program import Program, Unprepared, running
@@ -100,27 +99,6 @@ class Function:
         """Start again, as if it had not been called."""
         self._entries.clear()
         self.expected = None
-
-    def call_new(self, args: Any, kwargs: Any) -> Any:
-        """A call with objects that are new, like those of the calls before; UNKNOWN if
-        they are not."""
-        entry = self.expected
-        try:
-            if entry is None or not entry.is_new(args, kwargs):
-                return UNKNOWN
-            if has_processes() and entry.is_global != are_global(_leaves(args, kwargs)):
-                return UNKNOWN
-        except Exception:  # arguments of a different structure
-            return UNKNOWN
-        try:
-            return entry.launch(entry.inside, [], args, kwargs)
-        except Unprepared:
-            entry.is_new = is_never_new
-            forget_failed_traces(entry.inside.call)
-        except Exception as error:
-            if not names_arguments(error):
-                raise
-        return UNKNOWN
 
     def call(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call that was not prepared by one like it."""
@@ -189,7 +167,7 @@ class Function:
                 forget_failed_traces(program.call)
                 entry.mistaken = True
             else:
-                entry.new_in_a_row, entry.is_new = 0, is_never_new
+                entry.new_in_a_row, entry.find = 0, plan.find
                 if ready is None:
                     plan.keep(args, kwargs, values)
                 if plan.by_object and program.returned:
@@ -392,10 +370,6 @@ def _is_new(need: Need, leaves: list[Any]) -> bool:
         else index.held_by(leaves, key)
         for key, places in inner
     )
-
-
-def _leaves(args: Any, kwargs: Any) -> list[Any]:
-    return jax.tree.leaves((args, kwargs))
 
 
 _WORDS_OF_JAX = (

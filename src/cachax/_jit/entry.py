@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.tree_util import tree_flatten
 
-from .._compat import settings
+from .._compat import CONCRETE, has_processes, settings, trace_context
 from .._core import index
 from .._core.fields import instance_dict
 from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
@@ -72,7 +72,7 @@ class Need:
             return
         reader = entry.reader(tree)
         leaves = map(reader.leaf, value.positions)
-        self.contents = reader.function([f"contents[id({x})]" for x in leaves])
+        self.contents = reader.function([f"{x}._cachax" for x in leaves])
         leaves = map(reader.leaf, value.numbers)
         self.read_bits = reader.function([f"bits({x})" for x in leaves])
         self.bits = self.read_bits(args, kwargs)
@@ -97,12 +97,12 @@ class Ready:
 
     __slots__ = ("call", "contents", "held", "program", "values")
 
-    def __init__(self, program: Any, values: Any, held: Any, contents: Any) -> None:
+    def __init__(self, program: Any, values: Any, held: Any) -> None:
         self.program = program
         self.held = held
         """Static parts whose ids it is found by."""
-        self.contents: Sequence[index.Contents] = contents
-        """Of these arrays: when one is gone, or a value of it, so is this."""
+        self.contents: Sequence[weakref.ref[index.Contents]] = ()
+        """Of the arrays: when they are gone, or a value of them, so is this."""
         self.call = program.call
         self.values = values
 
@@ -113,15 +113,19 @@ class ReadyCalls(dict[Any, Ready]):
 
     __slots__ = ("__weakref__",)
 
-    def keep(self, key: Any, ready: Ready) -> None:
+    def keep(self, key: Any, ready: Ready, contents: Sequence[index.Contents]) -> None:
         self[key] = ready
-        for contents in ready.contents:
-            contents.calls[id(self), key] = weakref.ref(self)
+        ready.contents = [*map(weakref.ref, contents)]
+        for each in contents:
+            each.calls = each.calls or {}
+            each.calls[id(self), key] = weakref.ref(self)
 
     def remove(self, key: Any) -> None:
         ready = self.pop(key, None)
-        for contents in () if ready is None else ready.contents:
-            contents.calls.pop((id(self), key), None)
+        for ref in () if ready is None else ready.contents:
+            contents = ref()
+            if contents is not None and contents.calls:
+                contents.calls.pop((id(self), key), None)
 
     def remove_all(self) -> None:
         for key in [*self]:
@@ -152,6 +156,7 @@ class Plan:
     """What these fields hold."""
     supplied_code = "False"
     key_code: Any = None
+    find_code = ""
 
     def __init__(self) -> None:
         self.ready = ReadyCalls()
@@ -159,6 +164,8 @@ class Plan:
         """What `ready` is looked up by; KeyError if nothing is known of an array."""
         self.find: Callable[[Any, Any], Ready] = _no_key
         """What is ready for these arguments; KeyError if nothing is."""
+        self.contents: Read = _nothing
+        """Those of the arrays that it is looked up by."""
         self.read_fields: Read = _nothing
         self.is_supplied: Read = _nothing
         """Whether the user stored a value on an object."""
@@ -203,9 +210,8 @@ class Plan:
         if self.positions and not self._seen.pop(key, False):
             self._seen[key] = True
             return
-        contents = (key if isinstance(key, tuple) else (key,))[: len(self.positions)]
-        held = self.read_fields(args, kwargs)
-        self.ready.keep(key, Ready(self.program, values, held, contents))
+        ready = Ready(self.program, values, self.read_fields(args, kwargs))
+        self.ready.keep(key, ready, self.contents(args, kwargs))
 
 
 class Entry:
@@ -242,8 +248,6 @@ class Entry:
         self.new_in_a_row = 0
         self.inside: Any = None
         """A program that computes the values itself."""
-        self.is_new: Read = is_never_new
-        """Whether `inside` is for these arguments: nothing is known of their arrays."""
 
     # How to read the arguments.
 
@@ -252,7 +256,6 @@ class Entry:
             take_out, layout = self.options.static.take_out, self.layout
             names = {
                 "bits": _bits,
-                "contents": index.contents_by_id,
                 "fields": _fields,
                 "follow": index.follow,
                 "signature": lambda *call: signature_of(leaves(*call)),
@@ -308,7 +311,6 @@ class Entry:
         if self.mistaken and not traced:  # there was a program, and not that one
             self.by_signature = True
         self.mistaken = False
-        self.is_new = is_never_new
         by_object = any(answer.by_object for answer in answers.values())
         before, plan = self.plan, Plan()
         plan.by_object = by_object or may_have_more or passes_on
@@ -376,7 +378,7 @@ class Entry:
         if plan.by_object:
             return
         before, reader = self.plan, self.reader(tree)
-        parts = [f"contents[id({reader.leaf(i)})]" for i in plan.positions]
+        parts = [f"{reader.leaf(i)}._cachax.serial" for i in plan.positions]
         more = [f"bits({reader.leaf(i)})" for i in plan.numbers]
         more += [
             f"*map(id, {x[1:]})" if x[0] == "*" else f"id({x})" for x in plan.fields
@@ -384,37 +386,46 @@ class Entry:
         more += ["*signature(args, kwargs)"] if self.by_signature else []
         key = joined(parts[0] if len(parts) == 1 and not more else tuple(parts + more))
         plan.key_code = (key, plan.supplied_code)
+        leaves = map(reader.leaf, plan.positions)
+        plan.contents = reader.function([f"{x}._cachax" for x in leaves])
         if plan.key_code == before.key_code:
             plan.ready, plan.key_of, plan.find = (
                 before.ready,
                 before.key_of,
                 before.find,
             )
-            plan._seen = before._seen
+            plan._seen, plan.find_code = before._seen, before.find_code
             return
         plan.key_of = reader.function(key)
         if plan.supplied_code != "False":
             key = f"None if {plan.supplied_code} else {key}"
+        plan.find_code = f"ready[{key}]"
         # Not a name of the reader, which JAX holds by what it knows of results
         # (`About`): a program would hold itself.
-        plan.find = reader.function(f"ready[{key}]", ready=plan.ready)
+        plan.find = reader.function(plan.find_code, ready=plan.ready)
 
     def note_inside(self, tree: Any) -> None:
         """A call took the program that computes the values itself."""
         plan, reader = self.plan, self.reader(tree)
         inner = (places for n in plan.needs for _, places in n.inner or ())
         leaves = chain(*(need.positions for need in plan.needs), *inner)
-        new = [f"id({reader.leaf(i)}) not in contents" for i in dict.fromkeys(leaves)]
-        code = " and ".join([*new, f"not ({plan.supplied_code})"])
-        self.is_new = reader.function(code)
+        used = [*map(reader.leaf, dict.fromkeys(leaves))]
+        new = [f"not hasattr({leaf}, '_cachax')" for leaf in used]
+        new += [f"not ({plan.supplied_code})", "here.trace is concrete"]
+        if has_processes():
+            new.append(f"are_global({joined(used)}) is {self.is_global}")
+        self.find = reader.function(
+            f"inside if {' and '.join(new)} else {plan.find_code}",
+            inside=Ready(self.inside, [], ()),
+            ready=plan.ready,
+            here=trace_context,
+            concrete=CONCRETE,
+            are_global=are_global,
+        )
 
 
 def _no_key(args: Any, kwargs: Any) -> Any:
     raise KeyError
-
-
-def is_never_new(args: Any, kwargs: Any) -> bool:
-    return False
 
 
 def _nothing(args: Any, kwargs: Any) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import jax
 from .._compat import api_boundary, forget_failed_traces
 from .._core.values import is_hashable
 from .._core.watch import watchers_of
-from .call import UNKNOWN, Function, name_of, names_arguments
+from .call import Function, name_of, names_arguments
 from .program import Unprepared
 from .results import take
 
@@ -130,15 +130,8 @@ class _State:
     def __reduce__(self) -> tuple[Any, ...]:
         return _State, (self.__wrapped__, self._options, self._transform)
 
-    def call(self, args: Any, kwargs: Any) -> Any:
-        if not self.watchers:
-            out = self.function.call_new(args, kwargs)
-            if out is not UNKNOWN:
-                return out
-        return self._call(args, kwargs)
-
     @api_boundary  # type: ignore[untyped-decorator]
-    def _call(self, args: Any, kwargs: Any) -> Any:
+    def call(self, args: Any, kwargs: Any) -> Any:
         return self.function.call(self.plain, args, kwargs)
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:

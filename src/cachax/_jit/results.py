@@ -5,7 +5,7 @@ for the old ones follow them. An object that is made inside comes out with the v
 that were computed on it there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax.tree_util import tree_flatten
 
-from .._compat import CONCRETE, Tracer, current_trace, trace_context
+from .._compat import CONCRETE, Tracer, trace_context
 from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
 from .._core.inputs import inputs_of
@@ -28,7 +28,6 @@ from .._core.values import (
     has_hidden_arrays,
     pack,
     template_of,
-    template_of_array,
 )
 from .paths import Reader, joined
 
@@ -51,11 +50,23 @@ class Brought:
     """For reports: its class and property."""
     is_supplied: bool = False
     """Whether the user put it there: it belongs to the object."""
-    is_array: bool = False
-    """Whether the value is an array, and nothing else."""
     uses: Any = None
     numbers: Any = None
     """What it used, and the Python numbers of its object."""
+
+    def record(self, contents: Sequence[index.Contents], arrays: Any) -> index.Record:
+        """With these arrays in the value."""
+        record = index.Record(
+            self.key,
+            contents,
+            self.statics,
+            self.packed.template(arrays),
+            self.uses,
+            self.numbers,
+        )
+        packed = replace(self.packed, arrays=tuple(arrays))
+        record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
+        return record
 
 
 class About(int):
@@ -68,19 +79,13 @@ class About(int):
     follows: Pairs
     """Pairs of a leaf of the arguments and the leaf of the result that it is."""
     brought: tuple[Brought, ...]
-    of_arguments: list[Brought]
-    of_results: list[Brought]
-    follow: Any = None
-    """Lets values follow them, given the arguments and the result."""
-    read: Any = None
-    """Reads the arrays that the brought values came from, likewise."""
+    keep: Any = None
+    """Keeps it all, given the arguments, the result and the arrays of the values."""
 
     def __new__(cls, follows: Pairs = (), brought: tuple[Brought, ...] = ()) -> "About":
         about = super().__new__(cls)
         about.follows = follows
         about.brought = brought
-        about.of_arguments = [x for x in brought if x.is_argument]  # they come first
-        about.of_results = [x for x in brought if not x.is_argument]
         return about
 
     def prepare(self, entry: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -88,31 +93,36 @@ class About(int):
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
         returned = Reader(out, None, ("out",), given.names)
-        code = [
-            f"id({given.leaf(i)}) in contents and "
+        names: dict[str, Any] = {"keep": _keep, "supply": _supply}
+        code: dict[bool, list[str]] = {True: [], False: []}
+        start = 0
+        for number, each in enumerate(self.brought):
+            names[f"brought_{number}"] = each
+            end = start + each.packed.form.holes
+            its, start = f"brought_{number}, arrays[{start}:{end}]", end
+            reader = given if each.is_argument else returned
+            used = joined([*map(reader.leaf, each.positions)])
+            code[each.is_argument].append(
+                f"supply({its}, out)" if each.is_supplied else f"keep({its}, {used})"
+            )
+        follow = [
+            f"hasattr({given.leaf(i)}, '_cachax') and "
             f"follow({given.leaf(i)}, {returned.leaf(j)})"
             for i, j in self.follows
         ]
-        self.follow = given.function(code, "out")
-        code = [
-            joined([*map((given if x.is_argument else returned).leaf, x.positions)])
-            for x in self.brought
-        ]
-        self.read = given.function(code, "out")
+        # What follows an argument may be known only now.
+        code_of_all = [*code[True], *follow, *code[False]]
+        self.keep = given.function(code_of_all, "out", "arrays", **names)
 
     def take(self, out: Any, arrays: Any, entry: Any, args: Any, kwargs: Any) -> Any:
-        """What the function returned; the values that came with it are kept."""
-        if current_trace() is not CONCRETE:
+        """What the function returned; what came with it is kept."""
+        if trace_context.trace is not CONCRETE:
             tree, _ = entry.options.static.take_out(args, kwargs)
             _take_traced(self, out, arrays, jax.tree.leaves(tree))
             return out
-        if self.follow is None:
+        if self.keep is None:
             self.prepare(entry, args, kwargs, out)
-        remaining = iter(arrays)
-        used = iter(self.read(args, kwargs, out))
-        _take_brought(self.of_arguments, out, remaining, used)
-        self.follow(args, kwargs, out)  # what is known now
-        _take_brought(self.of_results, out, remaining, used)
+        self.keep(args, kwargs, out, arrays)
         return out
 
 
@@ -123,9 +133,6 @@ def take(out: dict[Any, Any], entry: Any, args: Any, kwargs: Any) -> Any:
     ((about, result),) = out.items()
     if type(about) is not About:
         return out
-    if not about.brought and about.follow and trace_context.trace is CONCRETE:
-        about.follow(args, kwargs, result[0])  # in every step of a loop
-        return result[0]
     returned, arrays = result
     return about.take(returned, arrays, entry, args, kwargs)
 
@@ -182,7 +189,6 @@ def _of_objects(
                     is_argument,
                     number,
                     key.of(obj),
-                    is_array=packed.form.is_array,
                     uses=uses,
                     numbers=inputs.by_position,
                 )
@@ -250,27 +256,16 @@ def _comes_out_the_same(template: Template) -> bool:
     )
 
 
-def _take_brought(
-    brought: Sequence[Brought],
-    out: Any,
-    arrays: Iterator[Any],
-    arrays_used: Iterator[Any],
-) -> None:
-    for each in brought:
-        its, used = [*islice(arrays, each.packed.form.holes)], next(arrays_used)
-        if each.is_supplied:
-            obj = _returned(out)[each.number]
-            memo_of(obj).supply(each.key, each.packed.fill(its, ()))
-        elif used and all(isinstance(x, jax.Array) for x in used):  # not numpy's
-            template: Template | None = (
-                template_of_array(its[0])
-                if each.is_array
-                else template_of(each.packed.fill(its, used), used)
-            )
-            if template is not None:
-                index.put(
-                    each.key, used, each.statics, template, each.uses, each.numbers
-                )
+def _supply(brought: Brought, arrays: Sequence[Any], out: Any) -> None:
+    obj = _returned(out)[brought.number]
+    memo_of(obj).supply(brought.key, brought.packed.fill(arrays, ()))
+
+
+def _keep(brought: Brought, arrays: Sequence[Any], used: Sequence[Any]) -> None:
+    for array in used:
+        if not isinstance(array, jax.Array):  # but numpy's
+            return
+    index.put_later(used, brought.record, arrays)
 
 
 def _take_traced(

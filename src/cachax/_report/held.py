@@ -1,5 +1,6 @@
 """Measure the memory that the cache holds now."""
 
+import gc
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -52,8 +53,8 @@ def memory() -> Memory:
 def _values() -> Iterator[tuple[str, list[Any]]]:
     """Each value once, with its leaves that are not arrays of its object."""
     templates: set[int] = set()
-    for records in [*index._records.values()]:
-        for record in records:
+    for contents in [x for x in gc.get_objects() if type(x) is index.Contents]:
+        for record in [x for each in contents.records.values() for x in each]:
             if id(record.template) not in templates:  # one for several arrays
                 templates.add(id(record.template))
                 yield name_of(record.key), [*record.template.leaves]

@@ -38,6 +38,7 @@ class Reads:
             (cached_property, "__get__"): self._get,
             (Computed, "read"): self._read,
             (cached_property, "read"): self._read,
+            (Computed, "_read_original"): self._read_original,
             (Computed, "_compute"): self._compute,
             (Computed, "evaluate"): self._evaluate,
             (Computed, "_found"): self._found,
@@ -58,6 +59,16 @@ class Reads:
             # A value that is read to be passed in is counted when it is passed in.
             providing = self._doing.gathers or any(self._doing.had_provider[-1:])
             if not isinstance(key, cached_property) and not providing:
+                self._note_hit(key, obj)
+            return original(key, obj)
+
+        return read
+
+    def _read_original(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A body that is followed reads a value of the copy that it has."""
+
+        def read(key: Computed, obj: Any) -> Any:
+            if isinstance(key, cached_property):
                 self._note_hit(key, obj)
             return original(key, obj)
 
