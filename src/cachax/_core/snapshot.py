@@ -4,6 +4,7 @@ Fields are compared by identity: a field set to a different array is a change, w
 the array contains. A numpy array written to in place can't be detected.
 """
 
+import functools
 import gc
 import weakref
 from array import array
@@ -59,15 +60,12 @@ class Snapshot:
         self._ids = ids
         """Empty once the snapshot no longer holds."""
         has_dict_only = not deep and list_parts is dict_fields
-        fields = [*instance_dict(obj, "__dict__").items()] if has_dict_only else []
-        watched = [part for _, part in fields] or (inside if deep else direct)
+        fields = [*instance_dict(obj, "__dict__").values()] if has_dict_only else []
+        watched = fields or (inside if deep else direct)
         self._held = [_watch(part, void) for part in watched]
         if fields:
-            ids += [name for name, _ in fields]
-            refs = [*zip(ids, map(_giving, self._held), strict=True)]
-            self.holds = _same_by_name(ids, refs, reading_dicts_of(type(obj)))
-            if not is_frozen(type(obj)):
-                self.holds = _of_one_class(type(obj), self.holds)
+            ids += map(id, fields)
+            self.holds = _same_by_name(obj, self._held)
         elif deep:
             ids += _ids_within(obj)
             self.holds = _same_within(ids)
@@ -75,7 +73,8 @@ class Snapshot:
             ids += _ids_directly(list_parts, obj)
             self.holds = _same_directly(list_parts, ids)
         if any(is_ref(x) or isinstance(x, _BUFFERS) for x in inside):
-            void(None)  # its contents change without notice
+            self.holds = _never  # its contents change without notice
+            ids.clear()
 
     def all_still_in(self, obj: object) -> bool:
         """Whether every array and object that was in `obj` is in it now, whatever was
@@ -93,55 +92,39 @@ def _ids_directly(list_parts: Parts, obj: object) -> list[int]:
     return [id(type(obj)), *map(id, list_parts(obj))]
 
 
-def _same_by_name(
-    names: list[str],
-    refs: list[tuple[str, Callable[[], Any]]],
-    read: Callable[[Any], dict[str, Any]],
-) -> Callable[[Any], bool]:
-    """For objects with a `__dict__`, which most have. Checking one or two fields takes
-    half the time without a loop (reads stay below 0.5 µs).
+def _same_by_name(obj: Any, held: list[Any]) -> Callable[[Any], bool]:
+    """For objects with a `__dict__`, which most have. `held` is what is held of each
+    field, or a reference to it."""
+    names = tuple(instance_dict(obj, "__dict__"))
+    make = _comparison(names, tuple(isinstance(x, weakref.ref) for x in held))
+    holds: Callable[[Any], bool] = make(reading_dicts_of(type(obj)), *held)
+    return holds if is_frozen(type(obj)) else _of_one_class(type(obj), holds)
+
+
+@functools.lru_cache(1000)
+def _comparison(names: tuple[str, ...], are_weak: tuple[bool, ...]) -> Any:
+    """Makes a function that compares the fields of an object, written out for their
+    names: every read of a property calls one.
 
     A dead reference gives None, and so does a field that was set to None: that doesn't
-    make them the same.
+    make them the same. Nor are they if there is no field of that name.
     """
-    (first, is_first), *_, (last, is_last) = refs * 2
-    nones = {name for name, ref in refs if ref() is None}
+    checks = [f"len(fields := read(obj)) == {len(names)}"]
+    for i, (name, is_weak) in enumerate(zip(names, are_weak, strict=True)):
+        part = f"part_{i}() is not None" if is_weak else f"part_{i}"
+        checks.append(f"fields.get({name!r}, read) is {part}")
+    parts = "".join(f", part_{i}" for i in range(len(names)))
+    code = f"lambda read{parts}: lambda obj: {' and '.join(checks)}"
+    return eval(compile(code, f"{__file__}: compiled", "eval"))
 
-    def one_is_same(obj: Any) -> bool:
-        fields = read(obj)
-        return len(fields) == len(names) and fields.get(first) is is_first() is not None
 
-    def two_are_same(obj: Any) -> bool:
-        fields = read(obj)
-        return (
-            len(fields) == len(names)
-            and fields.get(first) is is_first() is not None
-            and fields.get(last) is is_last() is not None
-        )
-
-    def all_are_same(obj: Any) -> bool:
-        fields = read(obj)
-        if len(fields) != len(names):
-            return False
-        for name, ref in refs:
-            field = fields.get(name, names)
-            if field is not ref() or (field is None and name not in nones):
-                return False
-        return bool(names)
-
-    if nones:
-        return all_are_same
-    return {1: one_is_same, 2: two_are_same}.get(len(refs), all_are_same)
+def _never(obj: Any) -> bool:
+    return False
 
 
 def _of_one_class(cls: type, holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """An object's class can be reassigned, as its fields can."""
     return lambda obj: type(obj) is cls and holds(obj)
-
-
-def _giving(held: Any) -> Callable[[], Any]:
-    """A function that returns what is held or watched."""
-    return held if isinstance(held, weakref.ref) else lambda: held
 
 
 def _same_within(ids: list[int]) -> Callable[[Any], bool]:
