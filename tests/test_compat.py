@@ -1,5 +1,7 @@
 """What cachax uses of JAX's internals is still there, and does what it did."""
 
+import copy
+import pickle
 from pathlib import Path
 
 import jax
@@ -7,6 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from cachax import _compat
+from cachax._core import index
 
 
 def test_forgetting_a_failed_trace_keeps_the_others() -> None:
@@ -28,6 +31,21 @@ def test_internals_are_used_in_one_file_only() -> None:
     source = Path(_compat.__file__).parent
     users = {f.name for f in source.rglob("*.py") if "jax._src " in f.read_text()}
     assert users == {"_compat.py"}
+
+
+@pytest.mark.parametrize(
+    "array",
+    [jnp.ones(2), jnp.float32(1), jax.random.key(0)],
+    ids=["array", "0d", "key"],
+)
+def test_an_array_can_have_an_attribute(array: jax.Array) -> None:
+    """It stays with this array, and is not seen by anything but cachax."""
+    contents = index.contents_of(array)
+    assert index.contents_of(array) is contents
+    others = [copy.copy(array), copy.deepcopy(array), jax.jit(lambda x: x)(array)]
+    if not jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        others.append(pickle.loads(pickle.dumps(array)))
+    assert not any(hasattr(other, index.ATTRIBUTE) for other in others)
 
 
 def test_outside_any_trace_the_level_is_concrete() -> None:
