@@ -14,6 +14,7 @@ import logging
 import operator
 import sys
 import types
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
@@ -80,8 +81,14 @@ def walk_fields(root: object) -> Iterator[Any]:
 
 def fields_in(x: object) -> list[Any]:
     list_parts = parts_of(type(x))
-    is_whole = list_parts is None or isinstance(x, types.FunctionType)
-    return [] if is_whole else list_parts(x)  # type: ignore[misc]
+    if list_parts is None or (isinstance(x, types.FunctionType) and not is_local(x)):
+        return []
+    return list_parts(x)
+
+
+def is_local(fun: types.FunctionType) -> bool:
+    """Whether a function was made by another one: what it closes over may change."""
+    return fun.__closure__ is not None or "<locals>" in fun.__qualname__
 
 
 def reached(root: object, list_parts: Parts) -> Iterator[Any]:
@@ -155,9 +162,13 @@ def _find_parts(cls: type) -> Parts | None:
         return lambda x: [x.__self__, x.__func__]
     if issubclass(cls, types.FunctionType):
         return _closure
+    if issubclass(cls, weakref.ref):
+        return lambda x: [x()]
     if _is_sealed(cls):
         return None
     fields = _fields(cls)
+    if cls.__flags__ & _MADE_IN_PYTHON and has_nothing(cls):
+        return lambda x: []
     if issubclass(cls, BaseException) or (
         fields is None and cls.__weakrefoffset__ == 0
     ):
@@ -172,12 +183,17 @@ def _parts_of_leaf(cls: type) -> Parts | None:
         plain_leaves.add(cls)
         return None
     fields = None if _is_sealed(cls) else _fields(cls)
-    if fields is None or cls in plain_leaves or not cls.__flags__ & _MADE_IN_PYTHON:
-        return None
+    is_plain = cls in plain_leaves or not cls.__flags__ & _MADE_IN_PYTHON
+    return None if is_plain else fields
+
+
+def plain_value(atom: Any) -> Any:
+    """The value of an atom of a subclass, without running the subclass's code. None of
+    anything else."""
     for base, plain in _PLAIN_VALUE.items():
-        if issubclass(cls, base):
-            return lambda x: [plain(x), *fields(x)]
-    return fields
+        if isinstance(atom, base):
+            return plain(atom)
+    return None
 
 
 _PLAIN_VALUE: dict[type, Callable[[Any], Any]] = {
@@ -187,7 +203,6 @@ _PLAIN_VALUE: dict[type, Callable[[Any], Any]] = {
     float: float.__pos__,
     complex: complex.__pos__,
 }
-"""The value of an atom of a subclass, without running the subclass's code."""
 
 
 def _items(iterate: Callable[[Any], Iterator[Any]], x: Any) -> list[Any]:
@@ -287,6 +302,11 @@ def _is_declared(cls: type, name: str) -> bool:
     return False
 
 
+def has_nothing(cls: type) -> bool:
+    """Whether objects of `cls` have no fields: `__slots__ = ()`."""
+    return cls.__basicsize__ == object.__basicsize__ and cls.__itemsize__ == 0
+
+
 def _replaces_dict(cls: type) -> bool:
     """Whether `__dict__` is a property of the class, which may return anything."""
     dicts = [vars(base)["__dict__"] for base in cls.__mro__ if "__dict__" in vars(base)]
@@ -326,7 +346,7 @@ def slots_of(cls: type) -> list[str]:
 
 
 def _slots(cls: type) -> list[str]:
-    if not cls.__flags__ & _MADE_IN_PYTHON:
+    if "__slots__" not in vars(cls):  # in C, members may be anything
         return []
     attributes = vars(cls).items()
     return [n for n, a in attributes if isinstance(a, types.MemberDescriptorType)]

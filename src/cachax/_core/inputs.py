@@ -28,17 +28,19 @@ from .fields import (
     fields_in,
     instance_dict,
     is_opaque,
-    is_open,
     parts_of,
+    plain_value,
+    reached,
     slot_value,
     slots_of,
-    walk,
 )
 from .sources import names_of
 
 NUMBERS = (bool, int, float, complex)
 _BY_VALUE = {str, bytes, type(None)}
 _WRITABLE = (np.ndarray, bytearray, memoryview, array_array)
+
+_GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 
 _NNX_NOTES = "flax.nnx.tracers"
 """Which trace an nnx object was made in: different in every copy."""
@@ -166,6 +168,8 @@ def inputs_of(obj: Any) -> Inputs | None:
             return None
         elif is_whole(thing):
             statics.append(identity_of(thing))
+            if isinstance(thing, types.FunctionType):
+                statics += map(_identity_inside, reached(thing, fields_in))
         elif id(thing) in seen and (id(thing) in around or not is_rebuilt(thing)):
             statics.append(seen[id(thing)])
             is_in_a_key_too |= keys_around > 0
@@ -175,6 +179,8 @@ def inputs_of(obj: Any) -> Inputs | None:
             taken = take_apart(thing)
             _note_supplied(thing)
             statics.append((cls, taken.names, len(taken.parts)))
+            if issubclass(cls, ATOMS):
+                statics.append(identity_of(plain_value(thing)))
             if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
                 statics.append(Same(thing))
             if cls is dict and id(thing) not in unordered:
@@ -261,9 +267,22 @@ def is_array(thing: Any) -> bool:
 def _is_describable(thing: Any) -> bool:
     if isinstance(thing, (*_WRITABLE, defaultdict, deque)):
         return False  # a factory and a length are not among the parts
-    if isinstance(thing, types.FunctionType):  # what it closes over may change
-        return not any(map(is_open, walk(thing)))
+    if isinstance(thing, types.FunctionType):
+        return all(map(_is_describable_inside, reached(thing, fields_in)))
+    if isinstance(thing, _GETTERS):
+        return True
     return not (is_opaque(type(thing)) and gc.is_tracked(thing))  # a mapping proxy
+
+
+def _is_describable_inside(thing: Any) -> bool:
+    """Whether it is known by identity what a function closes over."""
+    is_buffer = isinstance(thing, _WRITABLE) and not isinstance(thing, np.ndarray)
+    return not is_buffer and not is_ref(thing)
+
+
+def _identity_inside(thing: Any) -> Any:
+    parts = fields_in(thing)
+    return (type(thing), len(parts)) if parts else identity_of(thing)
 
 
 def is_whole(thing: Any) -> bool:
@@ -343,19 +362,16 @@ def take_apart(thing: Any) -> Taken:
         return Taken((), thing, list)
     if issubclass(cls, tuple) and not cls.__dictoffset__:
         return Taken((), [*thing], lambda parts: tuple.__new__(cls, parts))
-    if cls is functools.partial and not vars(thing):
-        keywords = thing.keywords
-        return Taken((), [thing.func, thing.args, keywords], _rebuild_partial)
+    if issubclass(cls, functools.partial) and not vars(thing):
+        new = functools.partial(functools.partial.__new__, cls)
+        parts = [thing.func, thing.args, thing.keywords]
+        return Taken((), parts, lambda x: new(x[0], *x[1], **x[2]))
     if cls is types.MethodType:
         return Taken((), [thing.__func__, thing.__self__], lambda x: cls(*x))
     is_odd = cls.__basicsize__ != object.__basicsize__ and _has_hidden_state(cls)
     if is_odd or issubclass(cls, (*_CONTAINERS, *ATOMS, np.ndarray)):
         return Taken((), fields_in(thing), None)
     return _take_apart_object(thing)
-
-
-def _rebuild_partial(parts: list[Any]) -> Any:
-    return functools.partial(parts[0], *parts[1], **parts[2])
 
 
 def _take_apart_object(thing: Any) -> Taken:

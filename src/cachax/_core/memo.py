@@ -24,7 +24,7 @@ from .._errors import (
     plain_name,
     warn_once,
 )
-from .fields import all_parts, plain_leaves, reached
+from .fields import all_parts, has_nothing, plain_leaves, reached
 from .index import Changes, Record
 from .levels import is_alive, may_be_kept
 from .snapshot import Snapshot
@@ -234,7 +234,7 @@ def _reaches(value: Any, obj: object) -> bool:
 def _parts_and_values(x: Any) -> list[Any]:
     memo = memos.get(id(x))
     values = [*memo.values.values()] if memo is not None else []
-    return all_parts(x) + values
+    return values if isinstance(x, weakref.ref) else all_parts(x) + values
 
 
 class _Folded:
@@ -346,13 +346,8 @@ def becomes_subject(cls: type) -> bool:
 
 def declare(cls: type, name: str) -> None:
     """Note that `cls` has a key under `name`, if its objects can have a memo."""
-    if cls.__weakrefoffset__ == 0 and not _is_mixin(cls):
+    # A class without fields leaves its subclasses free to have `__weakref__`.
+    if cls.__weakrefoffset__ == 0 and not has_nothing(cls):
         raise NowhereToStoreError(cls, name)
     if forget_names(cls):
         forget_entries()
-
-
-def _is_mixin(cls: type) -> bool:
-    """Whether `cls` has no fields at all: `__slots__ = ()`, so that its subclasses
-    are free to have slots, `__weakref__` among them."""
-    return cls.__basicsize__ == object.__basicsize__ and cls.__itemsize__ == 0

@@ -6,6 +6,7 @@ the array contains. A numpy array written to in place can't be detected.
 
 import functools
 import gc
+import types
 import weakref
 from array import array
 from collections.abc import Callable
@@ -50,7 +51,9 @@ class Snapshot:
             inside, deep = direct, False
         else:
             inside = [part for part in walk_fields(obj) if part is not obj]
-            deep = not all(map(_can_be_watched, direct)) or any(map(is_open, inside))
+            deep = not all(map(_can_be_watched, direct)) or any(
+                map(_may_change, inside)
+            )
         ids: list[Any] = []  # contains no references: they would hold `void`
 
         def void(_: object) -> None:
@@ -136,6 +139,12 @@ def _can_be_watched(part: object) -> bool:
     gone and its id reused, so its contents are compared."""
     is_weak = type(part).__weakrefoffset__ != 0
     return type(part) in plain_leaves or is_weak or _is_atomic(part)
+
+
+def _may_change(part: object) -> bool:
+    """A variable that a function closes over can be assigned again."""
+    is_function = isinstance(part, types.FunctionType)
+    return bool(fields_in(part)) if is_function else is_open(part)
 
 
 _ATOMS = {str, bytes, int, float, complex, bool, type(None)}

@@ -1,0 +1,196 @@
+"""What may be in a field: values are cached, and never stale."""
+
+import dataclasses
+import functools
+import operator
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from flax import nnx, struct
+from optax import schedules
+
+import cachax
+from cachax.lab import computations, computing
+
+STEPS = 5
+
+
+class State(struct.PyTreeNode):
+    x: jax.Array
+    params: jax.Array
+    kind: Any = struct.field(pytree_node=False, default=None)
+
+    @cachax.cached_property
+    def total(self) -> jax.Array:
+        computing("total")
+        return jnp.sum(self.x)
+
+
+def state(kind: Any) -> State:
+    return State(jnp.ones(3), jnp.zeros(3), kind)
+
+
+class Unit(str):
+    """A string with its own class."""
+
+
+class Metres(float):
+    def __init__(self, number: float) -> None:
+        self.unit = "m"
+
+
+class Model(nnx.Module):
+    def __init__(self) -> None:
+        self.w = nnx.Param(jnp.ones(3))
+        self.rate = 0.5
+
+
+def closing_over(thing: Any) -> Callable[[Any], Any]:
+    return lambda x: (x, thing)
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.number = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    activation: Any
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "partial": lambda: functools.partial(jax.nn.leaky_relu, negative_slope=0.1),
+    "partial in a tuple": lambda: (functools.partial(jnp.sum, axis=0), 1),
+    "partial in a configuration": lambda: Config(functools.partial(jnp.sum, axis=0)),
+    "Partial of JAX": lambda: jax.tree_util.Partial(jnp.sum, axis=0),
+    "attrgetter": lambda: operator.attrgetter("x"),
+    "str subclass": lambda: Unit("m"),
+    "float subclass": lambda: Metres(2.5),
+    "nnx graphdef": lambda: nnx.split(Model())[0],
+    "closes over a list": lambda: closing_over([1, 2]),
+    "closes over a dict": lambda: closing_over({"a": 1}),
+    "closes over an object": lambda: closing_over(Plain()),
+    "closes over an array": lambda: closing_over(jnp.ones(2)),
+    "vmap": lambda: jax.vmap(jnp.sin),
+    "schedule": lambda: optax.adam(
+        schedules.warmup_cosine_decay_schedule(0.0, 1.0, 10, 100)
+    ),
+    "mask": lambda: optax.adamw(1e-3, mask={"w": True, "b": False}),
+    "hyperparameters": lambda: optax.inject_hyperparams(optax.adam)(1e-3),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_computed_once_for_an_object(kind: str) -> None:
+    made = state(KINDS[kind]())
+    with computations() as counts:
+        first = made.total
+        assert all(made.total is first for _ in range(STEPS))
+    assert counts["total"] == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_computed_once_in_a_loop(kind: str) -> None:
+    now = state(KINDS[kind]())
+
+    @cachax.jit
+    def step(now: State) -> State:
+        return now.replace(params=now.params + now.total)
+
+    with computations() as counts:
+        for _ in range(STEPS):
+            now = step(now)
+    assert counts["total"] == 1
+    assert now.params.tolist() == [3.0 * STEPS] * 3
+
+
+class Scaled:
+    """A plain class: its fields can be set."""
+
+    def __init__(self, x: jax.Array, by: Any) -> None:
+        self.x = x
+        self.by = by
+
+    @cachax.cached_property
+    def value(self) -> Any:
+        return self.x * self.by()
+
+
+def change_of_a_variable() -> tuple[Callable[[], float], Callable[[], None]]:
+    number = 2.0
+
+    def change() -> None:
+        nonlocal number
+        number = 3.0
+
+    return lambda: number, change
+
+
+def change_of_a_dict() -> tuple[Callable[[], float], Callable[[], None]]:
+    numbers = {"k": 2.0}
+    return lambda: numbers["k"], lambda: numbers.update(k=3.0)
+
+
+def change_of_an_object() -> tuple[Callable[[], float], Callable[[], None]]:
+    thing = Plain()
+    thing.number = 2
+    return lambda: float(thing.number), lambda: setattr(thing, "number", 3)
+
+
+def change_of_an_attribute() -> tuple[Callable[[], float], Callable[[], None]]:
+    def by() -> float:
+        return by.number  # type: ignore[attr-defined, no-any-return]
+
+    by.number = 2.0  # type: ignore[attr-defined]
+    return by, lambda: setattr(by, "number", 3.0)
+
+
+def change_of_a_default() -> tuple[Callable[[], float], Callable[[], None]]:
+    def by(number: float = 2.0) -> float:
+        return number
+
+    return by, lambda: setattr(by, "__defaults__", (3.0,))
+
+
+CHANGES = [
+    change_of_a_variable,
+    change_of_a_dict,
+    change_of_an_object,
+    change_of_an_attribute,
+    change_of_a_default,
+]
+
+
+@pytest.mark.parametrize("make", CHANGES)
+def test_a_change_of_what_a_function_closes_over_is_detected(make: Any) -> None:
+    by, change = make()
+    one = Scaled(jnp.ones(()), by)
+    assert one.value == 2
+    change()
+    assert one.value == 3
+    assert Scaled(one.x, by).value == 3
+
+
+class Link:
+    def __init__(self, x: jax.Array, parent: Any = None) -> None:
+        self.x = x
+        self.parent = parent
+
+    @cachax.cached_property
+    def position(self) -> jax.Array:
+        return self.x + self.parent().x
+
+
+def test_a_change_behind_a_weak_reference_is_detected() -> None:
+    root = Link(jnp.ones(()))
+    link = Link(jnp.ones(()), weakref.ref(root))
+    assert link.position == 2
+    root.x = jnp.full((), 5.0)
+    assert link.position == 6
+    assert Link(link.x, weakref.ref(root)).position == 6
