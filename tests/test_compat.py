@@ -39,7 +39,7 @@ def test_internals_are_used_in_one_file_only() -> None:
     ids=["array", "0d", "key"],
 )
 def test_an_array_can_have_an_attribute(array: jax.Array) -> None:
-    """It stays with this array, and is not seen by anything but cachax."""
+    """It stays with this array, and nothing else takes notice of it."""
     contents = index.contents_of(array)
     assert index.contents_of(array) is contents
     others = [copy.copy(array), copy.deepcopy(array), jax.jit(lambda x: x)(array)]

@@ -62,8 +62,9 @@ class _Carried:
         self.obj = obj
         self.layout = layout
         self.values = values
-        self.left_inside: set[Need] = set()
-        """What can't be an input of a trace."""
+        self.left_inside: set[Any] = set()
+        """What can't be an input of a trace: needs, and calls of methods."""
+        self.read: set[Need] = set()
         self.traced = False
 
     def __hash__(self) -> int:
@@ -100,12 +101,20 @@ def _provider(
     def provide(key: Key) -> Any:
         need = (number, key)
         if need in values:
+            call.read.add(need)
             return values[need]
-        if _running.carried is not call or need in call.left_inside:
+        inside = {need, _call_of(need)} & call.left_inside
+        if _running.carried is not call or inside:
             return NOT_PROVIDED
         raise _Needs(call, need)
 
     return provide
+
+
+def _call_of(need: Need) -> Any:
+    """Without the arguments of a method."""
+    number, key = need
+    return number, id(getattr(key, "source", key))
 
 
 def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -120,7 +129,7 @@ def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if layout is None:
             return jitted(obj)
         needs = needed.setdefault(structure, [])
-        left_inside: set[Need] = set()
+        left_inside: set[Any] = set()
         while True:
             values = _values(obj, layout, needs, left_inside)
             carried = _Carried(obj, layout, values)
@@ -133,7 +142,13 @@ def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
             except _Needs as error:
                 if error.call is not carried:  # the end of a trace further out
                     raise
-                needs.append(error.need)
+                call = _call_of(error.need)
+                others = [need for need in needs if _call_of(need) == call]
+                if carried.read.issuperset(others):
+                    needs.append(error.need)
+                else:  # each trace makes its own argument, which is equal to no other
+                    left_inside.add(call)
+                    needs[:] = [need for need in needs if need not in others]
             except NewSubject:
                 if outer is not None or tables.running:  # found further out first
                     raise
@@ -151,7 +166,7 @@ def carrying_body(jitted: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _values(
-    obj: Any, layout: Layout, needs: list[Need], left_inside: set[Need]
+    obj: Any, layout: Layout, needs: list[Need], left_inside: set[Any]
 ) -> dict[Need, Packed]:
     objects = layout.objects((obj,))
     values = {}

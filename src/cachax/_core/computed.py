@@ -9,6 +9,7 @@ import jax
 from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
+from .arguments import Arguments, NotKeptError
 from .fields import walk, walk_fields
 from .inputs import Inputs, inputs_of
 from .levels import UsesAxisError, level_of, may_be_kept, traces_in
@@ -59,6 +60,10 @@ class Computed(Key):
         memo = self.memo_of(obj)
         value = memo.values.get(self, MISSING)
         return self._compute(obj, memo) if value is MISSING else value
+
+    def can_be_computed(self) -> bool:
+        """Whether the body is still that of the value: its arguments may change."""
+        return True
 
     def memo_of(self, obj: Any) -> Memo:
         try:
@@ -147,8 +152,8 @@ class Computed(Key):
         numbers = {i for i, _ in inputs.numbers}
         arrays = [x for i, x in enumerate(inputs.arrays) if i not in numbers]
         is_mixed = len(traces) > 1 or not all(isinstance(x, Tracer) for x in arrays)
-        if not traces or not is_mixed:
-            return traces
+        if not traces or not is_mixed or traces != traces_in(arrays):
+            return traces  # (some are where only the body finds them)
         return traces_in(self.learn(obj, inputs).arrays(inputs))
 
     def _compute_part(self, obj: Any, inputs: Inputs, used: set[Any]) -> Any:
@@ -422,12 +427,22 @@ class CallKey(Computed):
         identity: Any,
         attrname: str,
         body: Callable[[Any], Any],
+        arguments: Arguments,
     ) -> None:
         super().__init__(attrname, body)
+        self.arguments = arguments
+        """Which the body is called with."""
+        self._arguments_then = arguments.identity()
         self.source = source
         self.attrname = attrname
         self._identity = identity
         self._hash = hash((id(source), identity))
+
+    def can_be_computed(self) -> bool:
+        try:
+            return bool(self.arguments.identity() == self._arguments_then)
+        except NotKeptError:
+            return False
 
     def __eq__(self, other: object) -> bool:
         return (

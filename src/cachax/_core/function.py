@@ -13,6 +13,7 @@ import numpy as np
 
 from .._compat import Tracer, is_jitted
 from .._errors import argument_not_kept, warn_once
+from .arguments import Arguments, NotKeptError
 from .body import NewSubject, carrying_body, is_running
 from .computed import CallKey
 from .fields import ATOMS, is_open, walk
@@ -20,7 +21,7 @@ from .levels import level_of, traces_in
 from .memo import becomes_subject
 from .recent import Recent
 from .slots import is_pytree
-from .values import is_hashable, static_identity
+from .values import Template, is_hashable, static_identity, template_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -122,7 +123,10 @@ class CachedFunction(Generic[P, R]):
         if any(map(_may_change_unseen, subjects.values())):
             return self.__wrapped__(*args, **kwargs)
         is_one = len(subjects) == 1 and _can_have_values(*subjects.values())
-        key = self._key(statics, tuple(subjects), is_one)
+        try:
+            key = self._key(statics, tuple(subjects), is_one)
+        except NotKeptError:
+            return self.__wrapped__(*args, **kwargs)
         if not is_one:
             return key.read(_Together(tuple(subjects.values())))  # type: ignore[no-any-return]
         (subject,) = subjects.values()
@@ -143,31 +147,32 @@ class CachedFunction(Generic[P, R]):
                 with level_of((), key.body):
                     value = key.body(nothing)
                 if not traces_in(value):
-                    self._of_nothing[key] = value
+                    self._of_nothing[key] = template_of(value, ()) or value
+            elif isinstance(value, Template):
+                value = value.fill(())
             return value  # type: ignore[no-any-return]
 
     def _key(
         self, statics: dict[int | str, Any], places: tuple[Any, ...], is_one: bool
     ) -> "FunctionKey":
-        named = frozenset((place, static_identity(x)) for place, x in statics.items())
-        identity = (named, places, is_one)
-        key = self._keys.get(identity)
+        arguments = Arguments(statics)
+        identity = arguments.identity()
+        call = (identity, places, is_one)
+        key = self._keys.get(call)
         if key is None:
             fun = self.__wrapped__
 
             def body(subject: Any) -> Any:
                 parts = (subject,) if is_one else subject.parts
-                given = {**statics, **dict(zip(places, parts, strict=True))}
-                numbers = sorted(place for place in given if isinstance(place, int))
-                keywords = {k: x for k, x in given.items() if isinstance(k, str)}
-                return fun(*(given[i] for i in numbers), **keywords)
+                return arguments.call(fun, dict(zip(places, parts, strict=True)))
 
             carried = carrying_body(body) if is_jitted(fun) else body
-            key = self._keys[identity] = FunctionKey(
-                self, identity, self._name(statics), carried
+            key = self._keys[call] = FunctionKey(
+                self, call, self._name(statics), carried, arguments
             )
             if all(isinstance(x, ATOMS) for x in statics.values()):
-                self._keys_of_atoms[identity] = key  # with what it has learned
+                self._keys_of_atoms[call] = key  # with what it has learned
+        key.arguments.given = statics
         return key
 
     def _name(self, statics: dict[int | str, Any]) -> str:

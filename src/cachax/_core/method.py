@@ -12,11 +12,12 @@ import numpy as np
 
 from .._compat import Tracer, is_jitted
 from .._errors import UnhashableArgumentError, plain_name
+from .arguments import Arguments, NotKeptError
 from .body import carrying_body
 from .computed import CallKey
 from .memo import Source, declare, memo_of
 from .recent import Recent
-from .values import is_hashable, static_identity
+from .values import is_hashable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -122,6 +123,8 @@ class CachedMethod(Source, Generic[P, R]):
 
     def __call__(self, obj: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         key = self._key(obj, args, kwargs)
+        if key is None:
+            return self.__wrapped__(obj, *args, **kwargs)
         value: R = key.read(obj)
         if self.maxsize is not None:
             self._keep_the_last(obj, key)
@@ -133,7 +136,7 @@ class CachedMethod(Source, Generic[P, R]):
         kept = [*memo.values, *memo.folded]
         return [k for k in kept if isinstance(k, CallKey) and k.source is self]
 
-    def _key(self, obj: Any, args: Any, kwargs: Any) -> CallKey:
+    def _key(self, obj: Any, args: Any, kwargs: Any) -> CallKey | None:
         call = None
         if not kwargs and _ATOMS.issuperset(map(type, args)):
             call = (args, *map(type, args))
@@ -141,18 +144,18 @@ class CachedMethod(Source, Generic[P, R]):
                 return self._keys_of_atoms[call]
         bound = self._signature.bind(obj, *args, **kwargs)
         bound.apply_defaults()
-        given, named = bound.args[1:], bound.kwargs
-        identity = (
-            tuple(map(static_identity, given)),
-            frozenset((name, static_identity(x)) for name, x in named.items()),
-        )
-        if not is_hashable(identity) or any(
-            map(_has_arrays, (*given, *named.values()))
-        ):
+        _, *given = bound.args
+        arguments = Arguments(dict(enumerate(given, 1)) | bound.kwargs)
+        if not all(map(_is_allowed, arguments.given.values())):
             raise self._unhashable(obj, bound)
+        try:
+            identity = arguments.identity()
+        except NotKeptError:
+            return None
         key = self._keys.get(identity)
         if key is None:
-            key = self._keys[identity] = self._new_key(identity, given, named)
+            key = self._keys[identity] = self._new_key(identity, arguments)
+        key.arguments.given = arguments.given
         if call is not None:
             self._keys_of_atoms[call] = key
         return key
@@ -161,18 +164,21 @@ class CachedMethod(Source, Generic[P, R]):
         owner = f"{plain_name(type(obj))}.{self.attrname}"
         _, *arguments = bound.arguments.items()
         (name, argument), *_ = [
-            (name, x)
-            for name, x in arguments
-            if not is_hashable(static_identity(x)) or _has_arrays(x)
+            (name, x) for name, x in arguments if not _is_allowed(x)
         ]
         return UnhashableArgumentError(owner, name, argument, _has_arrays(argument))
 
-    def _new_key(self, identity: Any, args: Any, kwargs: Any) -> CallKey:
+    def _new_key(self, identity: Any, arguments: Arguments) -> CallKey:
         func = self.__wrapped__
-        words = [*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items())]
+        given = arguments.given.items()
+        words = [f"{k}={x!r}" if isinstance(k, str) else repr(x) for k, x in given]
         name = f"{self.attrname}({', '.join(words)})"
-        body = _calling(func, args, kwargs)
-        return CallKey(self, identity, name, body)
+
+        def body(obj: Any) -> Any:
+            return arguments.call(func, {0: obj})
+
+        carrying = carrying_body(body) if is_jitted(func) else body
+        return CallKey(self, identity, name, carrying, arguments)
 
     def _keep_the_last(self, obj: Any, key: CallKey) -> None:
         memo = memo_of(obj)
@@ -183,11 +189,8 @@ class CachedMethod(Source, Generic[P, R]):
             old.forget(obj)
 
 
-def _calling(func: Callable[..., Any], args: Any, kwargs: Any) -> Callable[[Any], Any]:
-    def body(obj: Any) -> Any:
-        return func(obj, *args, **kwargs)
-
-    return carrying_body(body) if is_jitted(func) else body
+def _is_allowed(argument: Any) -> bool:
+    return is_hashable(argument) and not _has_arrays(argument)
 
 
 def _has_arrays(argument: Any) -> bool:

@@ -7,7 +7,6 @@ Inside `jit` the arrays of a value are inputs of the program, and the rest of it
 `Form`, is static: a different form is a different program.
 """
 
-import dataclasses
 import functools
 import types
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ import numpy as np
 
 from .._compat import CONCRETE, Tracer, at_trace
 from .._errors import UnhashableValueError
-from .fields import all_parts, is_open, may_change, walk
+from .fields import all_parts, is_open, may_change, walk, walk_fields
 from .inputs import NUMBERS, Same, bits_of
 from .structure import Structure, flatten, survives
 
@@ -229,14 +228,13 @@ def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
         return (cls, leaf.dtype, leaf.shape, leaf.tobytes() if is_plain else leaf)
     if isinstance(leaf, np.generic):
         return (cls, leaf.dtype, leaf.tobytes())
+    if isinstance(leaf, jax.Array):  # that a function closes over
+        return Same(leaf)
     outer = (*outer, id(leaf))
     if cls is frozenset:
         return (cls, cls(static_identity(x, outer) for x in leaf))
     if isinstance(leaf, tuple) and not cls.__dictoffset__:
         return (cls, tuple(static_identity(x, outer) for x in leaf))
-    if dataclasses.is_dataclass(leaf) and cls.__eq__ is not object.__eq__:  # type: ignore[comparison-overlap]
-        fields = (getattr(leaf, x.name, None) for x in dataclasses.fields(leaf))
-        return (cls, leaf, *(static_identity(x, outer) for x in fields))
     if cls is slice:
         parts = (leaf.start, leaf.stop, leaf.step)
         return (cls, *(static_identity(x, outer) for x in parts))
@@ -250,7 +248,10 @@ def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
         return made_of if is_hashable(made_of) else Same(leaf)
     # A subclass of `Decimal` that has fields is equal to others whatever is in them.
     is_own = isinstance(cls.__eq__, types.FunctionType) or not cls.__dictoffset__
-    return (cls, leaf) if is_own or cls.__hash__ is None else Same(leaf)
+    if not is_own and cls.__hash__ is not None:
+        return Same(leaf)
+    numbers = (bits_of(x) for x in walk_fields(leaf) if type(x) in NUMBERS)
+    return (cls, leaf, *numbers)  # 2 and 2.0 are equal, and so are such objects
 
 
 def is_hashable(thing: object) -> bool:

@@ -15,7 +15,7 @@ the result (`results.py`).
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,6 +47,7 @@ from .demand import (
     Demand,
     NeedsConcreteNumpy,
     Retrace,
+    call_of,
     objects_in,
 )
 from .entry import Entry, Need, signature_of
@@ -197,6 +198,7 @@ class Function:
         course = entry.courses.get(signature) or Course()
         asks: Any = None
         known: set[Ask] = set()
+        unstable: set[Any] = set()
         tries_left = _TRIES
         computed = traced = False
         while True:
@@ -205,6 +207,7 @@ class Function:
             demand.gather(course.asks(demand.answers) if asks is None else iter(asks))
             demand.gather(demand.supplied(entry.inside_asks))
             demand.is_last = tries_left == 0
+            demand.unstable = unstable
             answers = demand.in_order()
             program = self._program(entry, answers, args)
             values = [x for answer in answers.values() for x in answer.packed.arrays]
@@ -219,6 +222,8 @@ class Function:
                     raise
                 forget_failed_traces(program.call)
                 asks = retrace.asks
+                unstable |= _replaced(answers, asks)
+                asks = [ask for ask in asks if call_of(ask) not in unstable]
             except NeedsConcreteNumpy:
                 entry.static_numpy = True
                 asks = [*answers]
@@ -328,6 +333,14 @@ class Function:
 
 
 UNKNOWN: Any = object()
+
+
+def _replaced(answers: Answers, asks: Sequence[Ask]) -> set[Any]:
+    """Calls that a trace repeats with different arguments. It would never end: each
+    trace makes its own argument, which is equal to no other."""
+    old = {call_of(ask) for ask in answers.keys() - {*asks}}
+    new = {call_of(ask) for ask in asks if ask not in answers}
+    return (old & new) - {None}
 
 
 def _apart_from(leaves: list[Any], values: list[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from .._compat import Trace, as_in_a_program, at_trace, current_trace
-from .._core.computed import Computed
+from .._core.computed import CallKey, Computed
 from .._core.fields import is_frozen, is_open, walk
 from .._core.inputs import NUMBERS, Copy, Inputs, inputs_of
 from .._core.levels import traces_in
@@ -153,6 +153,8 @@ class Demand:
         self.asked: dict[Ask, None] = {}
         self.computed_inside: dict[Ask, None] = {}
         """What can't be an input of the program."""
+        self.unstable: set[Any] = set()
+        """Calls of cached methods that are left inside."""
         self.is_last = False
         """What is missing is computed inside, whatever it costs."""
         self.computed = False
@@ -187,8 +189,10 @@ class Demand:
 
     def _answer(self, slot: Slot, key: Key) -> Value | None:
         owner = self._objects[slot]
-        if not self.computed:
-            self.computed = key.peek(owner, self) is self
+        is_known = key.peek(owner, self) is not self
+        if not is_known and isinstance(key, Computed) and not key.can_be_computed():
+            return None
+        self.computed |= not is_known
         with as_in_a_program():
             key.read(owner)
         mapped = self._maps[slot] if isinstance(slot, int) else None
@@ -322,6 +326,8 @@ class Demand:
                 return values[ask]
             if self.is_last or slot not in self._objects:
                 return NOT_PROVIDED
+            if self.unstable and call_of(ask) in self.unstable:
+                return NOT_PROVIDED
             owner = self._objects[slot]
             if is_constant and not key.was_supplied:
                 return key.read(owner)
@@ -376,6 +382,13 @@ class Demand:
         self.answers = {}
         self.leaves = self.call = ()
         self.outer = None
+
+
+def call_of(ask: Ask) -> Any:
+    """The object and the method of a call, without its arguments; None if it is not
+    one."""
+    slot, key = ask
+    return (slot, id(key.source)) if isinstance(key, CallKey) else None
 
 
 def by_object(key: Key, owner: Any, static_numpy: bool) -> Value | None:
