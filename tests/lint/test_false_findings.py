@@ -341,3 +341,18 @@ def test_a_property_with_a_setter_that_a_loop_is_given() -> None:
             return self
     """
     assert "CX203" not in codes(text)
+
+
+def test_a_variable_of_nnx_around_an_array() -> None:
+    """easydel: Gemma3TextModel.default_frequencies"""
+    text = """
+    class ModuleCache(nnx.Cache):
+        pass
+
+    class Model(nnx.Module):
+        @cached_property
+        def frequencies(self):
+            return ModuleCache(jnp.arange(3))
+    """
+    assert codes(text) == ["cx102"]
+    assert codes(text.replace("nnx.Cache", "object")) == ["CX102"]

@@ -162,7 +162,7 @@ def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]
             continue
         if not is_returned(write, function, obj, code.module):
             continue
-        kind = code.kinds.of(write.value, code.module)
+        kind = code.kinds.kept(write.value, code.module)
         if kind.has_arrays:  # else it is any state at all
             seen.add(write.attribute)
             how = f"a lazy {what} that writes to `{obj}.{write.attribute}`"

@@ -64,22 +64,23 @@ from .._fields import Field
 from .._finding import Severity
 from .._jax_names import Kind
 from .._module import FunctionNode
-from .._writes import Write, own_object, writes
+from .._writes import Write, is_maker, own_object, writes
 
 CODE = "CX206"
 SEVERITY = Severity.ERROR
-MENTIONS = r"static|pytree_node|meta_fields|register_dataclass|init\s*=\s*False"
-_MAKERS = ("__init__", "__post_init__")
+MENTIONS = (
+    r"static|pytree_node|meta_fields|register_dataclass|init\s*=\s*False|__setattr__"
+)
+_FIRST = ("__init__", "__post_init__")
 
 
 def check(code: Code) -> Iterator[Found]:
     for cls in code.classes:
         if cls.family is None:
             continue
-        for name in _MAKERS:
-            function = cls.own_methods.get(name)
-            obj = own_object(function, code.module) if function else None
-            if function is None or obj is None:
+        for function in cls.own_methods.values():
+            obj = own_object(function, code.module)
+            if obj is None or not is_maker(function, cls):
                 continue
             for write in writes(function, obj, code.module):
                 found = _judged(write, function, cls, code)
@@ -104,7 +105,10 @@ def _judged(
     assert cls.family is not None
     if kind is not Kind.ARRAY:
         return None
-    if not field.in_init and not cls.family.runs_init and write.value is not None:
+    # `object.__setattr__(self, "x", ...)` in a helper of `__init__`.
+    refreshed = function.name not in _FIRST and isinstance(write.node, ast.Call)
+    derived = refreshed or not field.in_init
+    if derived and not cls.family.runs_init and write.value is not None:
         source = _other_field(write.value, field, function, cls, code)
         if source is not None:
             return Found(

@@ -72,7 +72,7 @@ from dataclasses import replace
 from .._classes import Class
 from .._code import Code, Found
 from .._finding import Severity
-from .._held import arrays_read
+from .._held import arrays_read, arrays_read_inside
 from .._module import FunctionNode
 from .._reach import attributes_read
 from .._tracing import Traced, TracedNode, parameters, reads_of
@@ -131,14 +131,24 @@ def _is_kept(traced: Traced, code: Code) -> bool:
 
 
 def _kept_as(traced: Traced, code: Code) -> tuple[str, str] | None:
-    """Object and attribute in `self.f = jax.jit(...)` where the object is made: that
-    is compiled once for good."""
-    statement = code.module.parent(traced.said)
-    match statement:
-        case ast.Assign([ast.Attribute(ast.Name(obj), kept)], value):
-            maker = code.module.parent(statement)
-            is_made = isinstance(maker, FunctionNode) and maker.name == "__init__"
-            return (obj, kept) if is_made and value is traced.said else None
+    """Object and attribute in `self.f = jax.jit(...)`, or in `self.f = f` with a jitted
+    function `f` of the same method: in `__init__`, or on first use. That is compiled
+    once for good."""
+    for method in code.module.around(traced.said):
+        if not isinstance(method, FunctionNode):
+            continue
+        obj = own_object(method, code.module)
+        for write in writes(method, obj, code.module) if obj else ():
+            value = write.value
+            if isinstance(value, ast.Name) and isinstance(
+                traced.function, FunctionNode
+            ):
+                decorated = traced.said in traced.function.decorator_list
+                is_kept = decorated and value.id == traced.function.name
+            else:
+                is_kept = value is traced.said
+            if obj and is_kept and (write.is_lazy or method.name == "__init__"):
+                return obj, write.attribute
     return None
 
 
@@ -146,14 +156,18 @@ def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
     """`self.f = jax.jit(lambda x: self.w * x)`, unless `f` is assigned again somewhere.
     An attribute that is only assigned later may be assigned once: not reported."""
     obj, kept = _kept_as(traced, code) or ("", "")
-    if not obj or obj in parameters(traced.function):
+    if not obj or obj in set(parameters(traced.function)) - traced.static:
         return
     later = _assigned_later(cls, set())
+    if kept in later:
+        return
     read = {node.attr for node in reads_of(obj, traced.function)}
     read = {name for inner in read for name in _through(inner, cls)}
     changed = sorted(read & later & set(cls.fields))
-    if kept not in later and changed:
-        yield _found(traced, kept, cls, changed[0], changed=True)
+    arrays = sorted(arrays_read_inside(traced.function, obj, cls, code))
+    if changed or arrays:
+        name = changed[0] if changed else arrays[0]
+        yield _found(traced, kept, cls, name, changed=bool(changed))
 
 
 def _through(name: str, cls: Class) -> set[str]:
