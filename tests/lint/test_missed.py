@@ -418,3 +418,71 @@ def test_a_file_that_has_jax_from_a_module_with_jax_in_its_name(
         "        self.f = jit(lambda x: self.k * x)\n"
     )
     assert [f.code for f in check_file(path, Settings()).findings] == ["CX205"]
+
+
+OWN_JIT = """
+def jit(*args, **kwargs):
+    def wrap(function):
+        return jax.jit(function, **kwargs)
+
+    return wrap if kwargs else wrap(args[0])
+
+class Window:
+    def set_edges(self, edges):
+        self.matrix = edges
+
+    @jit(static_argnums=[0])
+    def apply(self, theory):
+        return self.matrix * theory
+"""
+
+
+def test_a_function_of_the_project_that_jits() -> None:
+    """desilike: WindowedPowerSpectrumMultipoles._apply"""
+    assert severities(OWN_JIT) == [("CX205", "error")]
+    assert codes(OWN_JIT.replace("jax.jit(function", "dict(function")) == []
+    # It jits something else.
+    other = OWN_JIT.replace("jax.jit(function", "jax.jit(helper")
+    assert codes(other) == []
+
+
+def test_a_derived_leaf_through_local_variables() -> None:
+    """jaxace: CubicSplinePlan"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    @dataclasses.dataclass(frozen=True)
+    class Plan:
+        old: Array
+        new: Array
+        weights: Array = dataclasses.field(init=False)
+
+        def __post_init__(self):
+            old = jnp.asarray(self.old)
+            step = self.new - old
+            object.__setattr__(self, "weights", step / 2)
+
+        def tree_flatten(self):
+            return (self.old, self.new, self.weights), None
+    """
+    assert severities(text) == [("CX206", "warning")]
+    assert codes(text.replace("self.new - old", "jnp.ones_like(old)")) == []
+
+
+def test_a_kept_value_of_a_different_package() -> None:
+    """tatva: GlobalDataView._gather"""
+    text = """
+    import mpi4jax
+
+    class View:
+        def __init__(self, x):
+            self.x = x
+            self._cache = {}
+
+        def gathered(self):
+            if "all" not in self._cache:
+                local = jnp.where(self.x > 0, self.x, 0.0)
+                self._cache["all"] = mpi4jax.allreduce(local)
+            return self._cache["all"]
+    """
+    assert severities(text) == [("CX202", "information")]
+    assert codes(text.replace("jnp.where", "np.where")) == []

@@ -61,6 +61,7 @@ from collections.abc import Iterator
 from .._classes import Class
 from .._code import Code, Found
 from .._fields import Field
+from .._fillings import Inputs
 from .._finding import Severity
 from .._jax_names import Kind
 from .._module import FunctionNode
@@ -132,15 +133,13 @@ def _other_field(
         for write in writes(function, obj, code.module)
         if isinstance(write.value, ast.Name)
     }
-    for node in ast.walk(value):
-        match node:
-            case ast.Attribute(ast.Name(name), attribute) if name == obj:
-                other = cls.declared.get(attribute)
-            case ast.Name(name) if name in stored:
-                other = cls.declared.get(stored[name])
-            case _:
-                continue
-        if other is None or other is field or other.static:
+    inputs = Inputs(function, code)
+    inputs.add(value)
+    read = {attribute for name, attribute in inputs.attributes if name == obj}
+    read |= {stored[name] for name in inputs.variables & set(stored)}
+    for name in sorted(read - {field.name}):
+        other = cls.declared.get(name)
+        if other is None or other.static:
             continue
         if code.kinds.of_field(other) is Kind.ARRAY:
             return other.name

@@ -130,10 +130,10 @@ def _is_kept(traced: Traced, code: Code) -> bool:
     return False
 
 
-def _kept_as(traced: Traced, code: Code) -> tuple[str, str] | None:
+def _kept_as(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | None:
     """Object and attribute in `self.f = jax.jit(...)`, or in `self.f = f` with a jitted
-    function `f` of the same method: in `__init__`, or on first use. That is compiled
-    once for good."""
+    function `f` of the same method: where the object is made, or on first use. That is
+    compiled once for good."""
     for method in code.module.around(traced.said):
         if not isinstance(method, FunctionNode):
             continue
@@ -147,7 +147,7 @@ def _kept_as(traced: Traced, code: Code) -> tuple[str, str] | None:
                 is_kept = decorated and value.id == traced.function.name
             else:
                 is_kept = value is traced.said
-            if obj and is_kept and (write.is_lazy or method.name == "__init__"):
+            if obj and is_kept and (write.is_lazy or is_maker(method, cls)):
                 return obj, write.attribute
     return None
 
@@ -155,7 +155,7 @@ def _kept_as(traced: Traced, code: Code) -> tuple[str, str] | None:
 def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
     """`self.f = jax.jit(lambda x: self.w * x)`, unless `f` is assigned again somewhere.
     An attribute that is only assigned later may be assigned once: not reported."""
-    obj, kept = _kept_as(traced, code) or ("", "")
+    obj, kept = _kept_as(traced, cls, code) or ("", "")
     if not obj or obj in set(parameters(traced.function)) - traced.static:
         return
     later = _assigned_later(cls, set())

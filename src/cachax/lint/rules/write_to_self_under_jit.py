@@ -92,6 +92,8 @@ def check(code: Code) -> Iterator[Found]:
         traced = _traced_around(inside, code)
         if traced is None and is_maker(inside.method, inside.cls):
             continue
+        if traced is not None and _is_given_back(inside, traced, code):
+            continue
         caller = reached.get(inside.method)
         for write in put_into_lists(function, inside.obj, inside.cls, code.module):
             if traced is not None:
@@ -157,6 +159,16 @@ def _traced_around(inside: _Inside, code: Code) -> Traced | None:
         if outer is inside.method:
             break
     return None
+
+
+def _is_given_back(inside: _Inside, traced: Traced, code: Code) -> bool:
+    """The object is an argument, and the copy that is changed is returned."""
+    return inside.obj in traced.traced_parameters and any(
+        isinstance(part, ast.Name) and part.id == inside.obj
+        for node in code.module.own_nodes(inside.function)
+        if isinstance(node, ast.Return) and node.value is not None
+        for part in getattr(node.value, "elts", [node.value])
+    )
 
 
 def _called_back(code: Code) -> set[ast.AST]:
