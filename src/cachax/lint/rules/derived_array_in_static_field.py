@@ -5,7 +5,8 @@
 Finds JAX arrays that `__init__` or `__post_init__` stores in a static field
 (`static=True`, `pytree_node=False`, `meta_fields`). On classes that are rebuilt without
 running `__init__` (equinox), also finds arrays that are computed from other fields and
-stored in a field with `init=False` (a warning).
+stored in a field with `init=False`, or by a method that `__init__` calls and that uses
+`object.__setattr__` (a warning).
 
 ## Why is this bad?
 

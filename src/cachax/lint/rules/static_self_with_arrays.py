@@ -9,8 +9,11 @@ annotation says so, if the class uses it as only arrays can be used (`self.x @ y
 `jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`, `self.x[i]` where `i` is an
 argument of the jitted method), or if it is an object of the project that holds arrays.
 An error is also reported if the bound method is jitted and kept, as in
-`self.f = jax.jit(self.method)` (in a variable, it is information), or if `__init__`
-jits a function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
+`self.f = jax.jit(self.method)` (in a variable, it is information), or if a function
+that reads `self` is jitted and kept when the object is made or on first use, as in
+`self.f = jax.jit(lambda x: self.w * x)`. If such a function reads an array that is not
+assigned again, that is a warning. A function of the project that passes what it is
+given to `jax.jit` counts as `jax.jit`.
 
 ## Why is this bad?
 

@@ -69,7 +69,8 @@ For a value with arguments, `cachax.cached_method`.
 
 ## When it is fine
 
-No field of the object changes, and the dictionary is filled outside of any trace.
+No field of the object changes, and the dictionary is filled outside of any trace. (A
+body under `jax.ensure_compile_time_eval()` is not reported.)
 """
 
 import ast

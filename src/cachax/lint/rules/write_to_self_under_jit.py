@@ -51,7 +51,8 @@ def add(total, x):
 ## When it is fine
 
 The write should happen once for each trace, and the value is not an array: for example
-a count of traces.
+a count of traces. A jitted method that has its object as an argument and returns it is
+not reported.
 """
 
 import ast
