@@ -141,18 +141,21 @@ def _kept_as(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | None:
         if not isinstance(method, FunctionNode):
             continue
         obj = own_object(method, code.module)
-        for write in writes(method, obj, code.module) if obj else ():
-            value = write.value
-            if isinstance(value, ast.Name) and isinstance(
-                traced.function, FunctionNode
-            ):
-                decorated = traced.said in traced.function.decorator_list
-                is_kept = decorated and value.id == traced.function.name
-            else:
-                is_kept = value is traced.said
-            if obj and is_kept and (write.is_lazy or is_maker(method, cls)):
+        if obj is None:
+            continue
+        for write in writes(method, obj, code.module):
+            for_good = write.is_lazy or is_maker(method, cls)
+            if for_good and _is_jitted(write.value, traced):
                 return obj, write.attribute
     return None
+
+
+def _is_jitted(value: ast.expr | None, traced: Traced) -> bool:
+    """`jax.jit(...)` itself, or the name of the function that it decorates."""
+    match value, traced.function:
+        case ast.Name(name), ast.FunctionDef(decorated, decorator_list=decorators):
+            return name == decorated and traced.said in decorators
+    return value is traced.said
 
 
 def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
