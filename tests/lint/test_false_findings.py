@@ -341,3 +341,87 @@ def test_a_property_with_a_setter_that_a_loop_is_given() -> None:
             return self
     """
     assert "CX203" not in codes(text)
+
+
+def test_a_variable_of_nnx_around_an_array() -> None:
+    """easydel: Gemma3TextModel.default_frequencies"""
+    text = """
+    class ModuleCache(nnx.Cache):
+        pass
+
+    class Model(nnx.Module):
+        @cached_property
+        def frequencies(self):
+            return ModuleCache(jnp.arange(3))
+    """
+    assert codes(text) == ["cx102"]
+    assert codes(text.replace("nnx.Cache", "object")) == ["CX102"]
+
+
+def test_a_copy_that_is_changed_and_returned() -> None:
+    """diffopt: KeyGenerator.with_newkey"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Keys:
+        def __init__(self, key):
+            self.key = key
+
+        @jax.jit
+        def next(self):
+            self.key = jax.random.split(self.key)[0]
+            return self
+
+        def tree_flatten(self):
+            return (self.key,), None
+    """
+    assert codes(text) == []
+    assert codes(text.replace("return self\n", "return self, self.key\n")) == []
+    assert codes(text.replace("return self\n", "return self.key\n")) == ["CX203"]
+    static = text.replace("@jax.jit", "@partial(jax.jit, static_argnums=0)")
+    assert "CX203" in codes(static)
+
+
+def test_a_field_that_is_replaced_together_with_its_sources() -> None:
+    """jaxnasium: Transition.bootstrap_n"""
+    text = """
+    class Steps(eqx.Module):
+        done: Array
+        count: Array | None = None
+
+        def replace(self, **values):
+            return dataclasses.replace(self, **values)
+
+    def collapse(steps: Steps):
+        last = jnp.argmax(steps.done)
+        return steps.replace(done=steps.done[last], count=last)
+    """
+    assert codes(text) == []
+    assert codes(text.replace("done=steps.done[last], ", "")) == ["CX208"]
+
+
+def test_a_table_that_is_filled_outside_of_the_trace() -> None:
+    """asdex: SparsityPattern._block_indices; neural-tangents: get_pos_emb_L"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Pattern:
+        def __init__(self, rows):
+            self.rows = rows
+            self._blocks = {}
+
+        def block(self, key):
+            if key not in self._blocks:
+                with jax.ensure_compile_time_eval():
+                    self._blocks[key] = jnp.asarray(self.rows)
+            return self._blocks[key]
+    """
+    assert codes(text) == []
+    inside = text.replace("jax.ensure_compile_time_eval()", "jax.named_scope('a')")
+    assert codes(inside) == ["CX202"]
+    cached = """
+    @functools.lru_cache(1)
+    def table(n):
+        with jax.core.eval_context():
+            return jnp.arange(n)
+    """
+    assert codes(cached) == []
+    assert codes(cached.replace("core.eval_context", "named_scope")) == ["CX204"]

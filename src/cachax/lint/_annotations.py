@@ -26,7 +26,7 @@ _CONTAINERS = re.compile(
 )
 _WRAPPERS = re.compile(
     r"(typing|typing_extensions)\.(Optional|Annotated|Final|Required|NotRequired)"
-    r"|dataclasses\.InitVar|jax_dataclasses\.Static"
+    r"|equinox\.AbstractVar|dataclasses\.InitVar|jax_dataclasses\.Static"
 )
 _UNIONS = re.compile(r"typing\.Union")
 # Says nothing, or something that includes arrays: `Any`, `ArrayLike`, `T`, `PyTree`.
@@ -111,6 +111,27 @@ class Annotations:
                 known = self.kind(node, module) is not Kind.UNKNOWN
                 return not known and _OPEN.fullmatch(name) is not None
         return False
+
+    def alternatives(self, node: ast.expr | None, module: Module) -> list[ast.expr]:
+        """What a value so annotated may be, None left out: `A` and `B` for
+        `Optional[A | B]`."""
+        match node:
+            case ast.BinOp(left, ast.BitOr(), right):
+                parts = [left, right]
+            case ast.Subscript(value, inner):
+                name = self._project.name_of(value, module)
+                if _UNIONS.fullmatch(name):
+                    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                elif _WRAPPERS.fullmatch(name):
+                    parts = inner.elts[:1] if isinstance(inner, ast.Tuple) else [inner]
+                else:
+                    return [node]
+            case ast.Constant(str(text)):
+                parsed = _parsed(text)
+                return self.alternatives(parsed, module) if parsed else []
+            case _:
+                return [] if node is None or is_none(node) else [node]
+        return [one for part in parts for one in self.alternatives(part, module)]
 
     def _union(self, parts: list[ast.expr], module: Module, depth: int) -> Kind:
         """Surely an array only if nothing else but None is allowed."""

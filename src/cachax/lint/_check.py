@@ -18,7 +18,7 @@ NOT_CHECKED = "CX001"
 
 # A text that has none of these words has nothing to do with JAX.
 _ABOUT_JAX = re.compile(
-    r"jax|jnp|flax|nnx|equinox|eqx|chex|pytree|Array|numpyro|netket|penzai|zodiax|zdx|tfp"
+    r"[Jj]ax|jnp|flax|nnx|equinox|eqx|chex|pytree|Array|numpyro|netket|penzai|zodiax|zdx|tfp"
     r"|distrax|cachax|\.at\s*\["
 )
 

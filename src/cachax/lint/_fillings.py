@@ -150,7 +150,7 @@ def _makes(call: ast.Call, function: FunctionNode, cls: Class, code: Code) -> bo
 def _filling(
     name: str, value: ast.expr, given: _Given, cls: Class, code: Code
 ) -> Filling | None:
-    inputs = _Inputs(given.function, code)
+    inputs = Inputs(given.function, code)
     inputs.add(value)
     if not inputs.computed:
         return None
@@ -160,6 +160,8 @@ def _filling(
         if isinstance(other, ast.Name) and field != name and field in cls.leaf_fields
     }
     read = {a for obj, a in inputs.attributes if obj == given.obj}
+    if given.updates_object:
+        read -= set(given.values) - {name}  # the new object has other values there
     fields = {field for a in read for field in _fields_behind(a, cls)}
     sources = (fields & cls.leaf_fields) | {
         stored[variable] for variable in inputs.variables & set(stored)
@@ -199,7 +201,7 @@ def _fields_behind(name: str, cls: Class) -> set[str]:
     }
 
 
-class _Inputs:
+class Inputs:
     """The variables and attributes that a value is computed from, local variables
     replaced by what they are bound to."""
 

@@ -9,7 +9,7 @@ from ._code import Code
 from ._fields import Field
 from ._jax_names import ATTRIBUTES_OF_NO_ARRAY, Kind, public_name
 from ._module import FunctionNode, Module
-from ._reach import methods_used
+from ._reach import members_reached, methods_used
 from ._tracing import TracedNode, reads_of, traced_functions
 from ._writes import own_object
 
@@ -33,12 +33,28 @@ def arrays_read(
     """The attributes with arrays that a method reads, by itself or through others of
     its object; also attributes with an object of a plain class of the project, if what
     is read or called there reads such arrays."""
-    return {
-        read.attr
-        for method, owner in methods_used(function, cls).items()
+    reads = _reads_of_methods(methods_used(function, cls))
+    return {r.attr for r, m in reads if _reads_array(r, m, cls, code, depth)}
+
+
+def arrays_read_inside(
+    function: TracedNode, obj: str, cls: Class, code: Code
+) -> set[str]:
+    """The same of a function in a method, which knows the object as `obj`."""
+    own = list(reads_of(obj, function))
+    reads = [(read, code.module) for read in own]
+    reads += _reads_of_methods(members_reached([read.attr for read in own], cls))
+    return {r.attr for r, m in reads if _reads_array(r, m, cls, code, _MOST_DEPTH)}
+
+
+def _reads_of_methods(
+    methods: dict[FunctionNode, Class],
+) -> list[tuple[ast.Attribute, Module]]:
+    return [
+        (read, owner.module)
+        for method, owner in methods.items()
         for read in _reads(method, owner)
-        if _reads_array(read, owner.module, cls, code, depth)
-    }
+    ]
 
 
 def _reads(method: FunctionNode, owner: Class) -> Iterator[ast.Attribute]:

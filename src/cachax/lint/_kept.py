@@ -16,6 +16,7 @@ from ._module import FunctionNode, Module
 from ._project import Project
 from ._writes import is_maker, is_returned, own_object, writes
 
+_OUTSIDE = re.compile(r"jax\.(ensure_compile_time_eval|(_src\.)?core\.eval_context)")
 CACHAX = re.compile(r"cachax\.cached_(property|method)")
 
 
@@ -146,7 +147,7 @@ def is_concrete(function: FunctionNode, code: Code) -> bool:
         for item in node.items
         if isinstance(item.context_expr, ast.Call)
     )
-    return any(name.endswith("ensure_compile_time_eval") for name in names)
+    return any(_OUTSIDE.fullmatch(name) for name in names)
 
 
 def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]:
@@ -162,7 +163,7 @@ def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]
             continue
         if not is_returned(write, function, obj, code.module):
             continue
-        kind = code.kinds.of(write.value, code.module)
+        kind = code.kinds.kept(write.value, code.module)
         if kind.has_arrays:  # else it is any state at all
             seen.add(write.attribute)
             how = f"a lazy {what} that writes to `{obj}.{write.attribute}`"

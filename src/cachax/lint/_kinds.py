@@ -50,6 +50,7 @@ class Kinds:
         self._depth = 0
         self._steps = 0
         self._asked: set[FunctionNode] = set()
+        self._assumed: dict[ast.arg | None, Kind] = {}  # parameters of mapped lambdas
 
     def of(self, node: ast.expr | None, module: Module) -> Kind:
         """The kind of an expression at its place in a file."""
@@ -106,9 +107,7 @@ class Kinds:
         kind = self.of(node, module)
         if kind is not Kind.UNKNOWN or not isinstance(node, ast.Name):
             return kind
-        scope = next(iter(module.scopes(node)), None)
-        bounds = module.bound_in(scope).get(node.id, []) if scope else []
-        kinds = [self.of(bound.value, module) for bound in bounds]
+        kinds = [self.of(bound.value, module) for bound in self._bounds(node, module)]
         return either(kinds) if any(k.has_arrays for k in kinds) else kind
 
     def _arithmetic(self, left: ast.expr, right: ast.expr, module: Module) -> Kind:
@@ -159,6 +158,8 @@ class Kinds:
                 continue
             if isinstance(scope, FunctionNode | ast.Lambda):
                 parameter = parameter_of(scope, name)
+                if parameter in self._assumed:
+                    return self._assumed[parameter]
                 if parameter and all(map(_adds, module.bound_in(scope).get(name, []))):
                     return self._annotations.kind(parameter.annotation, module)
             bounds = module.bound_in(scope).get(name)
@@ -235,8 +236,10 @@ class Kinds:
         kind = self._annotations.kind(annotation, module)
         if kind is not Kind.UNKNOWN:
             return kind
-        cls = self._objects.annotated_class(annotation, module)
-        return self._object(cls) if cls else kind
+        named = self._annotations.alternatives(annotation, module)
+        classes = [self._objects.annotated_class(name, module) for name in named]
+        kinds = {self._object(cls) if cls else Kind.UNKNOWN for cls in classes}
+        return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
 
     def returned(self, function: FunctionNode, module: Module) -> Kind:
         """What a function always returns: by its body, else by its annotation."""
@@ -248,42 +251,78 @@ class Kinds:
         """The same, if an array from one of its `return` statements is enough."""
         kind = either(self._kinds_returned(function, module))
         kind = self._or_as_annotated(kind, function, module)
-        if kind is Kind.UNKNOWN and self._computes_from_arrays(function, module):
-            return Kind.TREE
+        if kind is Kind.UNKNOWN:
+            nodes = module.own_nodes(function)
+            values = [node.value for node in nodes if isinstance(node, ast.Return)]
+            if any(self._is_made_of_arrays(value, module) for value in values):
+                return Kind.TREE
         if kind is Kind.UNKNOWN and self._makes_arrays(function, module):
             return self.of_annotation(function.returns, module)
         return kind
 
-    def _computes_from_arrays(self, function: FunctionNode, module: Module) -> bool:
-        """Whether it returns what an unknown function makes of arrays: a body that is
-        worth keeping rarely asks a question of them."""
-        for node in module.own_nodes(function):
-            value = node.value if isinstance(node, ast.Return) else None
-            if isinstance(value, ast.Name):
-                value = self._bound_once(value, function, module)
-            while isinstance(value, ast.Attribute | ast.Subscript):
-                value = value.value
-            if not isinstance(value, ast.Call) or self._is_question(value, module):
-                continue
-            given = [*value.args, *(keyword.value for keyword in value.keywords)]
-            if any(self._is_surely_array(argument, module) for argument in given):
-                return True
-        return False
+    def kept(self, value: ast.expr | None, module: Module) -> Kind:
+        """The kind of a value that code keeps for later: an array from one of the
+        assignments of a variable is enough, and so is what a function makes of
+        arrays."""
+        kind = self.sometimes(value, module)
+        made = kind is Kind.UNKNOWN and self._is_made_of_arrays(value, module)
+        return Kind.TREE if made else kind
 
-    def _bound_once(
-        self, name: ast.Name, function: FunctionNode, module: Module
-    ) -> ast.expr | None:
-        bounds = module.bound_in(function).get(name.id, [])
-        return bounds[0].value if len(bounds) == 1 else None
+    def _is_made_of_arrays(
+        self, value: ast.expr | None, module: Module, depth: int = 4
+    ) -> bool:
+        """Whether it is what an unknown function or method makes of arrays, or a new
+        object that holds them. What is worth keeping rarely is a question."""
+        if isinstance(value, ast.Name):
+            bounds = self._bounds(value, module)
+            values = [bound.value for bound in bounds if not _adds(bound)]
+            return depth > 0 and any(
+                self._is_made_of_arrays(one, module, depth - 1) for one in values
+            )
+        if self.of(value, module) is Kind.OTHER:
+            return False
+        while isinstance(value, ast.Attribute | ast.Subscript):
+            value = value.value
+        if not isinstance(value, ast.Call) or self.of(value, module) is Kind.OTHER:
+            return False
+        match self._project.resolve(value.func, module):
+            case Definition(other, ast.ClassDef() as inner):
+                cls = class_of(inner, other, self._project)
+                known = cls.family is not None or cls.is_known_whole
+                stored = _stored_arguments(cls, value) if known else []
+                return any(
+                    self.of(argument, module).has_arrays
+                    or self._is_made_of_arrays(argument, module, depth - 1)
+                    for argument in stored
+                )
+            case Definition(other, ast.FunctionDef() as function):
+                if (
+                    self._makes_arrays(function, other)
+                    and self.of_annotation(function.returns, other).has_arrays
+                ):
+                    return True
+        if self._is_question(value, module):
+            return False
+        given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        return self._is_method_of_array(value.func, module) or any(
+            self._is_surely_array(argument, module) for argument in given
+        )
+
+    def _bounds(self, name: ast.Name, module: Module) -> list[Bound]:
+        """The assignments of a local variable."""
+        scope = next(iter(module.scopes(name)), None)
+        return module.bound_in(scope).get(name.id, []) if scope else []
+
+    def _is_method_of_array(self, function: ast.expr, module: Module) -> bool:
+        return (
+            isinstance(function, ast.Attribute)
+            and self.of(function.value, module).has_arrays
+        )
 
     def _is_question(self, call: ast.Call, module: Module) -> bool:
-        if self.of(call, module) is Kind.OTHER:
-            return True
-        called = self._project.resolve(call.func, module)
-        if isinstance(called, Definition) and isinstance(called.node, ast.ClassDef):
-            return True  # what it holds is known from its fields
         name = self._project.name_of(call.func, module)
-        if "." not in name or name.startswith("self."):
+        known = "." in name and not name.startswith("self.")
+        if not known and not self._is_method_of_array(call.func, module):
             return True  # neither imported nor defined here
         name = getattr(call.func, "attr", "") or getattr(call.func, "id", "")
         return _QUESTION.match(name) is not None
@@ -393,16 +432,22 @@ class Kinds:
         if name in COLLECTIONS:
             return _collection([self.of(first, module)]) if first else Kind.OTHER
         if _MAPS.fullmatch(public_name(name)):
-            return self._mapped(first, module)
+            return self._mapped(node, module)
         return kind_of_call(name)
 
-    def _mapped(self, function: ast.expr | None, module: Module) -> Kind:
+    def _mapped(self, call: ast.Call, module: Module) -> Kind:
         """Of a tree, every leaf of which is what the function gives."""
-        if isinstance(function, ast.Lambda):
-            kind = self.of(function.body, module)
-        else:
-            kind = kind_of_call(self._project.name_of(function, module))
-        return Kind.TREE if kind.has_arrays else Kind.UNKNOWN
+        match call.args:
+            case [ast.Lambda(arguments, body), *trees]:
+                for argument, tree in zip(arguments.args, trees, strict=False):
+                    if self._is_surely_array(tree, module):
+                        self._assumed[argument] = Kind.ARRAY
+                kind = self.of(body, module)
+            case [function, *_]:
+                kind = kind_of_call(self._project.name_of(function, module))
+            case _:
+                return Kind.UNKNOWN
+        return _collection([kind])
 
     def _method_call(self, function: ast.Attribute, module: Module) -> Kind:
         if function.attr in _CLEAR_METHODS and self._is_leaf(function.value, module):

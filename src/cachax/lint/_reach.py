@@ -1,6 +1,7 @@
 """The members of objects that a traced function reaches, directly or through others."""
 
 import ast
+from collections.abc import Iterable
 
 from ._classes import Class
 from ._code import Code
@@ -33,8 +34,14 @@ def attributes_read(function: FunctionNode, cls: Class) -> set[str]:
 
 def methods_used(function: FunctionNode, cls: Class) -> dict[FunctionNode, Class]:
     """A method, and those of the same object that it uses, each with its class."""
+    return members_reached([function.name], cls)
+
+
+def members_reached(names: Iterable[str], cls: Class) -> dict[FunctionNode, Class]:
+    """The methods and properties of these names, and those that they use in turn."""
     found: dict[FunctionNode, Class] = {}
-    _follow(cls, function.name, found)
+    for name in names:
+        _follow(cls, name, found)
     return found
 
 

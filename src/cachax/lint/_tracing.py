@@ -76,10 +76,41 @@ def _by_decorator(module: Module, project: Project) -> Iterator[Traced]:
     for function in module.functions:
         for decorator in function.decorator_list:
             said, where = _behind_alias(decorator, module, project)
-            name = public_name(project.name_of(called_in_the_end(said), where))
+            name = _transform(called_in_the_end(said), where, project)
             if JITS.fullmatch(name) or _LOOPS.fullmatch(name):
                 static = static_parameters(function, said)
                 yield Traced(function, name, decorator, static)
+
+
+def _transform(function: ast.expr, module: Module, project: Project) -> str:
+    """The full name of a transform; for a function of the project that jits what it is
+    given, that of the transform that it calls."""
+    match project.resolve(function, module):
+        case Definition(other, ast.FunctionDef() as wrapper):
+            found = other.remember(
+                (_transform, wrapper), lambda: _jit_inside(wrapper, other, project)
+            )
+            if found:
+                return found
+    return public_name(project.name_of(function, module))
+
+
+def _jit_inside(wrapper: FunctionNode, module: Module, project: Project) -> str:
+    """`jax.jit` in `def jit(f, **kwargs): return jax.jit(f, **kwargs)`."""
+    for node in ast.walk(wrapper):
+        match node:
+            case ast.Call(function, [ast.Name(given), *_], keywords):
+                name = public_name(project.name_of(function, module))
+                passes_on = any(keyword.arg is None for keyword in keywords)
+                if passes_on and JITS.fullmatch(name):
+                    scopes = [s for s in module.scopes(node) if s is not module.tree]
+                    if any(_has_parameter(scope, given) for scope in scopes):
+                        return name
+    return ""
+
+
+def _has_parameter(scope: ast.AST, name: str) -> bool:
+    return isinstance(scope, TracedNode) and name in parameters(scope)
 
 
 def _behind_alias(
@@ -98,7 +129,7 @@ def _by_call(module: Module, project: Project) -> Iterator[Traced]:
     for call in module.calls:
         if not _may_trace(call.func, module):
             continue
-        name = public_name(project.name_of(call.func, module))
+        name = _transform(call.func, module, project)
         if JITS.fullmatch(name):
             functions = call.args[:1]
         elif _LOOPS.fullmatch(name):

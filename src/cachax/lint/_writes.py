@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ._classes import Class
 from ._fields import Field
-from ._module import FunctionNode, Module
+from ._module import FunctionNode, Module, dotted
 from ._objects import is_self
 
 # Where an object is made or restored, writing to it is what is done.
@@ -98,8 +98,11 @@ def is_returned(write: Write, function: FunctionNode, obj: str, module: Module) 
     nodes = module.own_nodes(function)
     aliases = _aliases(nodes, obj)
     names = {name for name, kept in aliases.items() if kept == write.attribute}
-    if isinstance(write.value, ast.Name):
-        names.add(write.value.id)
+    match write.value:
+        case ast.Name(name):
+            names.add(name)
+        case ast.Call(made, [ast.Name(name)]) if _is_class_name(made):  # `Box(value)`
+            names.add(name)
     returned = [node.value for node in nodes if isinstance(node, ast.Return)]
     return any(
         (isinstance(node, ast.Name) and node.id in names)
@@ -108,6 +111,11 @@ def is_returned(write: Write, function: FunctionNode, obj: str, module: Module) 
         if value is not None
         for node in ast.walk(value)
     )
+
+
+def _is_class_name(node: ast.expr) -> bool:
+    name = (dotted(node) or "").rpartition(".")[2]
+    return name.lstrip("_")[:1].isupper()
 
 
 def is_maker(function: FunctionNode, cls: Class) -> bool:
@@ -254,8 +262,10 @@ def _aliases(nodes: list[ast.AST], obj: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for node in nodes:
         match node:
-            case ast.Assign([ast.Name(name), *_], value) | ast.NamedExpr(
-                ast.Name(name), value
+            case (
+                ast.Assign([ast.Name(name), *_], value)
+                | ast.AnnAssign(ast.Name(name), _, ast.expr() as value)
+                | ast.NamedExpr(ast.Name(name), value)
             ):
                 for attribute in _attribute_of(value, obj):
                     found[name] = attribute

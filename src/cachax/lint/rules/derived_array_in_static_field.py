@@ -5,7 +5,8 @@
 Finds JAX arrays that `__init__` or `__post_init__` stores in a static field
 (`static=True`, `pytree_node=False`, `meta_fields`). On classes that are rebuilt without
 running `__init__` (equinox), also finds arrays that are computed from other fields and
-stored in a field with `init=False` (a warning).
+stored in a field with `init=False`, or by a method that `__init__` calls and that uses
+`object.__setattr__` (a warning).
 
 ## Why is this bad?
 
@@ -61,25 +62,27 @@ from collections.abc import Iterator
 from .._classes import Class
 from .._code import Code, Found
 from .._fields import Field
+from .._fillings import Inputs
 from .._finding import Severity
 from .._jax_names import Kind
 from .._module import FunctionNode
-from .._writes import Write, own_object, writes
+from .._writes import Write, is_maker, own_object, writes
 
 CODE = "CX206"
 SEVERITY = Severity.ERROR
-MENTIONS = r"static|pytree_node|meta_fields|register_dataclass|init\s*=\s*False"
-_MAKERS = ("__init__", "__post_init__")
+MENTIONS = (
+    r"static|pytree_node|meta_fields|register_dataclass|init\s*=\s*False|__setattr__"
+)
+_FIRST = ("__init__", "__post_init__")
 
 
 def check(code: Code) -> Iterator[Found]:
     for cls in code.classes:
         if cls.family is None:
             continue
-        for name in _MAKERS:
-            function = cls.own_methods.get(name)
-            obj = own_object(function, code.module) if function else None
-            if function is None or obj is None:
+        for function in cls.own_methods.values():
+            obj = own_object(function, code.module)
+            if obj is None or not is_maker(function, cls):
                 continue
             for write in writes(function, obj, code.module):
                 found = _judged(write, function, cls, code)
@@ -104,7 +107,10 @@ def _judged(
     assert cls.family is not None
     if kind is not Kind.ARRAY:
         return None
-    if not field.in_init and not cls.family.runs_init and write.value is not None:
+    # `object.__setattr__(self, "x", ...)` in a helper of `__init__`.
+    refreshed = function.name not in _FIRST and isinstance(write.node, ast.Call)
+    derived = refreshed or not field.in_init
+    if derived and not cls.family.runs_init and write.value is not None:
         source = _other_field(write.value, field, function, cls, code)
         if source is not None:
             return Found(
@@ -128,15 +134,13 @@ def _other_field(
         for write in writes(function, obj, code.module)
         if isinstance(write.value, ast.Name)
     }
-    for node in ast.walk(value):
-        match node:
-            case ast.Attribute(ast.Name(name), attribute) if name == obj:
-                other = cls.declared.get(attribute)
-            case ast.Name(name) if name in stored:
-                other = cls.declared.get(stored[name])
-            case _:
-                continue
-        if other is None or other is field or other.static:
+    inputs = Inputs(function, code)
+    inputs.add(value)
+    read = {attribute for name, attribute in inputs.attributes if name == obj}
+    read |= {stored[name] for name in inputs.variables & set(stored)}
+    for name in sorted(read - {field.name}):
+        other = cls.declared.get(name)
+        if other is None or other.static:
             continue
         if code.kinds.of_field(other) is Kind.ARRAY:
             return other.name

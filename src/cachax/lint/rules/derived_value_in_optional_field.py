@@ -59,9 +59,10 @@ class Arm:
 
 ## When it is fine
 
-The field is state that only starts as a function of the other fields. If it is also
-filled from itself, or assigned by a method, it is not reported here (CX201 finds
-methods that fill a field on first use).
+The field is state that only starts as a function of the other fields, or the fields it
+is computed from are replaced in the same call. If it is also filled from itself, or
+assigned by a method, it is not reported here (CX201 finds methods that fill a field on
+first use).
 """
 
 from collections.abc import Iterator

@@ -9,8 +9,11 @@ annotation says so, if the class uses it as only arrays can be used (`self.x @ y
 `jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`, `self.x[i]` where `i` is an
 argument of the jitted method), or if it is an object of the project that holds arrays.
 An error is also reported if the bound method is jitted and kept, as in
-`self.f = jax.jit(self.method)` (in a variable, it is information), or if `__init__`
-jits a function that reads `self`: `self.f = jax.jit(lambda x: self.w * x)`.
+`self.f = jax.jit(self.method)` (in a variable, it is information), or if a function
+that reads `self` is jitted and kept when the object is made or on first use, as in
+`self.f = jax.jit(lambda x: self.w * x)`. If such a function reads an array that is not
+assigned again, that is a warning. A function of the project that passes what it is
+given to `jax.jit` counts as `jax.jit`.
 
 ## Why is this bad?
 
@@ -72,7 +75,7 @@ from dataclasses import replace
 from .._classes import Class
 from .._code import Code, Found
 from .._finding import Severity
-from .._held import arrays_read
+from .._held import arrays_read, arrays_read_inside
 from .._module import FunctionNode
 from .._reach import attributes_read
 from .._tracing import Traced, TracedNode, parameters, reads_of
@@ -130,30 +133,47 @@ def _is_kept(traced: Traced, code: Code) -> bool:
     return False
 
 
-def _kept_as(traced: Traced, code: Code) -> tuple[str, str] | None:
-    """Object and attribute in `self.f = jax.jit(...)` where the object is made: that
-    is compiled once for good."""
-    statement = code.module.parent(traced.said)
-    match statement:
-        case ast.Assign([ast.Attribute(ast.Name(obj), kept)], value):
-            maker = code.module.parent(statement)
-            is_made = isinstance(maker, FunctionNode) and maker.name == "__init__"
-            return (obj, kept) if is_made and value is traced.said else None
+def _kept_as(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | None:
+    """Object and attribute in `self.f = jax.jit(...)`, or in `self.f = f` with a jitted
+    function `f` of the same method: where the object is made, or on first use. That is
+    compiled once for good."""
+    for method in code.module.around(traced.said):
+        if not isinstance(method, FunctionNode):
+            continue
+        obj = own_object(method, code.module)
+        if obj is None:
+            continue
+        for write in writes(method, obj, code.module):
+            for_good = write.is_lazy or is_maker(method, cls)
+            if for_good and _is_jitted(write.value, traced):
+                return obj, write.attribute
     return None
+
+
+def _is_jitted(value: ast.expr | None, traced: Traced) -> bool:
+    """`jax.jit(...)` itself, or the name of the function that it decorates."""
+    match value, traced.function:
+        case ast.Name(name), ast.FunctionDef(decorated, decorator_list=decorators):
+            return name == decorated and traced.said in decorators
+    return value is traced.said
 
 
 def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
     """`self.f = jax.jit(lambda x: self.w * x)`, unless `f` is assigned again somewhere.
     An attribute that is only assigned later may be assigned once: not reported."""
-    obj, kept = _kept_as(traced, code) or ("", "")
-    if not obj or obj in parameters(traced.function):
+    obj, kept = _kept_as(traced, cls, code) or ("", "")
+    if not obj or obj in set(parameters(traced.function)) - traced.static:
         return
     later = _assigned_later(cls, set())
+    if kept in later:
+        return
     read = {node.attr for node in reads_of(obj, traced.function)}
     read = {name for inner in read for name in _through(inner, cls)}
     changed = sorted(read & later & set(cls.fields))
-    if kept not in later and changed:
-        yield _found(traced, kept, cls, changed[0], changed=True)
+    arrays = sorted(arrays_read_inside(traced.function, obj, cls, code))
+    if changed or arrays:
+        name = changed[0] if changed else arrays[0]
+        yield _found(traced, kept, cls, name, changed=bool(changed))
 
 
 def _through(name: str, cls: Class) -> set[str]:

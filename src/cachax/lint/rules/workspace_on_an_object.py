@@ -69,7 +69,8 @@ For a value with arguments, `cachax.cached_method`.
 
 ## When it is fine
 
-No field of the object changes, and the dictionary is filled outside of any trace.
+No field of the object changes, and the dictionary is filled outside of any trace. (A
+body under `jax.ensure_compile_time_eval()` is not reported.)
 """
 
 import ast
@@ -80,6 +81,7 @@ from .._classes import Class
 from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
+from .._kept import is_concrete
 from .._module import FunctionNode
 from .._reach import members_read
 from .._tracing import parameters
@@ -148,9 +150,11 @@ def _is_nnx(cls: Class) -> bool:
 
 
 def _kept_items(function: FunctionNode, obj: str, code: Code) -> Iterator[Write]:
+    if is_concrete(function, code):
+        return
     for write in writes(function, obj, code.module):
         kept = write.is_item and write.is_lazy and not _is_part(write.key)
-        if kept and code.kinds.sometimes(write.value, code.module).has_arrays:
+        if kept and code.kinds.kept(write.value, code.module).has_arrays:
             yield write
 
 

@@ -51,7 +51,8 @@ def add(total, x):
 ## When it is fine
 
 The write should happen once for each trace, and the value is not an array: for example
-a count of traces.
+a count of traces. A jitted method that has its object as an argument and returns it is
+not reported.
 """
 
 import ast
@@ -91,6 +92,8 @@ def check(code: Code) -> Iterator[Found]:
             continue
         traced = _traced_around(inside, code)
         if traced is None and is_maker(inside.method, inside.cls):
+            continue
+        if traced is not None and _is_given_back(inside, traced, code):
             continue
         caller = reached.get(inside.method)
         for write in put_into_lists(function, inside.obj, inside.cls, code.module):
@@ -157,6 +160,16 @@ def _traced_around(inside: _Inside, code: Code) -> Traced | None:
         if outer is inside.method:
             break
     return None
+
+
+def _is_given_back(inside: _Inside, traced: Traced, code: Code) -> bool:
+    """The object is an argument, and the copy that is changed is returned."""
+    return inside.obj in traced.traced_parameters and any(
+        isinstance(part, ast.Name) and part.id == inside.obj
+        for node in code.module.own_nodes(inside.function)
+        if isinstance(node, ast.Return) and node.value is not None
+        for part in getattr(node.value, "elts", [node.value])
+    )
 
 
 def _called_back(code: Code) -> set[ast.AST]:
