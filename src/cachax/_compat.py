@@ -155,6 +155,19 @@ def is_ref(x: object) -> bool:
     return issubclass(type(x), _REFS)  # not isinstance, which runs code of theirs
 
 
+def share_memory(array: Any, other: Any) -> bool:
+    """Whether two arrays are in the same place, which JAX doesn't say of arrays on
+    several devices."""
+    if array is other or isinstance(other, Tracer) or not isinstance(other, jax.Array):
+        return False
+    pair = [getattr(x, "_base_array", x) for x in (array, other)]  # of random keys
+    if pair[0].nbytes != pair[1].nbytes or pair[0].sharding != pair[1].sharding:
+        return False
+    parts = [x.addressable_shards[0].data for x in pair if x.addressable_shards]
+    pointers = [x.unsafe_buffer_pointer() for x in parts]
+    return len(pointers) == 2 and pointers[0] == pointers[1]
+
+
 def is_jitted(fun: object) -> bool:
     """Whether `fun` came out of `jax.jit`."""
     return isinstance(fun, _Jitted)
