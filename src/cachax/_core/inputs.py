@@ -20,7 +20,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._compat import aval_of_number, explicit_sharding, is_ref, is_registered
+from .._compat import (
+    Tracer,
+    aval_of_number,
+    explicit_sharding,
+    is_ref,
+    is_registered,
+)
 from .fields import (
     ATOMS,
     UNSET,
@@ -111,7 +117,8 @@ class Inputs:
     def holders(self) -> list[Any]:
         """The arrays that values can stay with."""
         others = {i for i, _ in self.numbers} | self.writable
-        return [x for i, x in enumerate(self.arrays) if i not in others]
+        arrays = (x for i, x in enumerate(self.arrays) if i not in others)
+        return [x for x in arrays if not isinstance(x, Tracer)]
 
     @property
     def exactly(self) -> tuple[Any, ...]:
