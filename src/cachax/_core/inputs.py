@@ -129,10 +129,10 @@ class Inputs:
 def bits_of(number: Any) -> Any:
     """A number as something that tells 2 from 2.0 and 0.0 from -0.0."""
     cls = type(number)
-    return (cls, _double(number) if cls is float else repr(number))
+    return (cls, double(number) if cls is float else repr(number))
 
 
-_double = struct.Struct("d").pack
+double = struct.Struct("d").pack
 
 
 def inputs_of(obj: Any) -> Inputs | None:
