@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import jax
+
 from .values import Template
 
 Key = Any
@@ -231,8 +233,16 @@ def put_later(
     parts: Any,
 ) -> None:
     """The same for a value that may never be looked for: its record is made by
-    `make(contents, parts)` then. This is done in every call with new arrays."""
-    contents = [contents_of(array) for array in arrays]
+    `make(contents, parts)` then. This is done in every call with new arrays. With an
+    array of numpy's among them, nothing is done."""
+    contents: list[Contents] = []
+    for array in arrays:
+        found = getattr(array, ATTRIBUTE, None)
+        if found is None:
+            if not isinstance(array, jax.Array):  # but numpy's
+                return
+            found = vars(array).setdefault(ATTRIBUTE, Contents())
+        contents.append(found)
     refs = [*map(weakref.ref, contents)] if len(contents) > 1 else ()
     later = [make, parts, refs]
     for each in contents:
