@@ -35,6 +35,7 @@ from .fields import (
     instance_dict,
     is_opaque,
     parts_of,
+    per_class,
     plain_value,
     reached,
     slot_value,
@@ -328,6 +329,7 @@ def look_of(array: Any) -> tuple[Any, ...]:
     return look if sharding is None else (*look, sharding)
 
 
+@per_class
 def _has_hidden_state(cls: type) -> bool:
     """Whether a base written in C has state that is not in the fields: an open file, a
     random generator, a date. Its objects are larger than their fields."""
@@ -384,8 +386,9 @@ def take_apart(thing: Any) -> Taken:
 def _take_apart_object(thing: Any) -> Taken:
     cls = type(thing)
     fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
-    supplied = {*names_of(cls)}  # by the user, in the `__dict__`
-    names = sorted(fields.keys() - derived_names(cls) - _ADDED_BY_EQUINOX - supplied)
+    supplied = names_of(cls)  # by the user, in the `__dict__`
+    not_fields = {*derived_names(cls), *supplied, *_ADDED_BY_EQUINOX}
+    names = sorted(fields.keys() - not_fields)
     slots = slots_of(cls)
     parts = [fields[name] for name in names]
     parts += [slot_value(thing, name) for name in slots]
@@ -393,7 +396,7 @@ def _take_apart_object(thing: Any) -> Taken:
     def rebuild(parts: list[Any]) -> Any:
         new = object.__new__(cls)
         if cls.__dictoffset__:
-            others = supplied | _ADDED_BY_EQUINOX
+            others = {*supplied, *_ADDED_BY_EQUINOX}
             unchanged = {k: x for k, x in fields.items() if k in others}
             now = dict(zip(names, parts, strict=False)) | unchanged
             ordered = {name: now[name] for name in fields if name in now}
