@@ -13,7 +13,7 @@ import types
 import weakref
 from array import array as array_array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -177,7 +177,7 @@ def inputs_of(obj: Any) -> Inputs | None:
         elif is_whole(thing):
             statics.append(identity_of(thing))
             if isinstance(thing, types.FunctionType):
-                statics += map(_identity_inside, reached(thing, fields_in))
+                statics += _identities_inside(thing)
         elif id(thing) in seen and (id(thing) in around or not is_rebuilt(thing)):
             statics.append(seen[id(thing)])
             is_in_a_key_too |= keys_around > 0
@@ -288,9 +288,18 @@ def _is_describable_inside(thing: Any) -> bool:
     return not is_buffer and not is_ref(thing)
 
 
-def _identity_inside(thing: Any) -> Any:
-    parts = fields_in(thing)
-    return (type(thing), len(parts)) if parts else identity_of(thing)
+def _identities_inside(fun: Any) -> Iterator[Any]:
+    """What a function closes over: containers by what is in them."""
+    numbers = {id(fun): 0}
+    things = [fun]
+    for thing in things:  # which grows
+        parts = fields_in(thing)
+        for part in parts:
+            if id(part) not in numbers:
+                numbers[id(part)] = len(things)
+                things.append(part)
+        inside = tuple([numbers[id(part)] for part in parts])
+        yield (type(thing), inside) if parts else identity_of(thing)
 
 
 def is_whole(thing: Any) -> bool:
