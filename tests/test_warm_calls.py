@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.struct
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
@@ -548,3 +549,20 @@ def test_functions_that_are_gone_leave_nothing(use: Any) -> None:
     assert [fun() for fun in functions] == [None] * 3
     assert not index.contents_of(p.x).calls
     assert sum(type(x) is Program for x in gc.get_objects()) == before
+
+
+@pytest.mark.parametrize("lifted", [cachax.jit, cachax.lift(eqx.filter_jit)])
+def test_an_array_where_a_number_was(lifted: Any) -> None:
+    class Scaled(eqx.Module):
+        x: Any
+        n: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x) * self.n
+
+    use = lifted(lambda s: s.total + 0)
+    x = jnp.ones(3)
+    numbers = [2, 2.0, jnp.float32(2), True, 3, -0.0, jnp.int32(5), 2, 2.0]
+    for n in numbers * 2:
+        assert use(Scaled(x, n)) == 3 * n

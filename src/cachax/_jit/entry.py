@@ -257,6 +257,7 @@ class Entry:
             names = {
                 "bits": _bits,
                 "double": double,
+                "whole": int.__pos__,
                 "fields": _fields,
                 "follow": index.follow,
                 "signature": lambda *call: signature_of(leaves(*call)),
@@ -466,9 +467,8 @@ def _bits(leaf: Any) -> Any:
 def _bits_code(code: str, leaf: Any) -> str:
     """An expression for what `_bits` distinguishes, as fast as can be for leaves of
     this type."""
-    if type(leaf) is float:
-        return f"type({code}), double({code})"
-    return f"type({code}), {code}" if type(leaf) in (int, bool) else f"bits({code})"
+    find = {float: "double", int: "whole", bool: "whole"}.get(type(leaf))
+    return f"bits({code})" if find is None else f"type({code}), {find}({code})"
 
 
 def signature_of(leaves: Sequence[Any]) -> Any:
