@@ -187,16 +187,18 @@ class Link:
 
     @cachax.cached_property
     def position(self) -> jax.Array:
-        return self.x + self.parent().x
+        is_proxy = type(self.parent) in weakref.ProxyTypes
+        return self.x + (self.parent if is_proxy else self.parent()).x
 
 
-def test_a_change_behind_a_weak_reference_is_detected() -> None:
+@pytest.mark.parametrize("weakly", [weakref.ref, weakref.proxy])
+def test_a_change_behind_a_weak_reference_is_detected(weakly: Any) -> None:
     root = Link(jnp.ones(()))
-    link = Link(jnp.ones(()), weakref.ref(root))
+    link = Link(jnp.ones(()), weakly(root))
     assert link.position == 2
     root.x = jnp.full((), 5.0)
     assert link.position == 6
-    assert Link(link.x, weakref.ref(root)).position == 6
+    assert Link(link.x, weakly(root)).position == 6
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import flax.struct
 import equinox as eqx
+import flax.struct
 import jax
 import jax.numpy as jnp
 import pytest

@@ -156,16 +156,17 @@ def is_ref(x: object) -> bool:
 
 
 def share_memory(array: Any, other: Any) -> bool:
-    """Whether two arrays are in the same place, which JAX doesn't say of arrays on
-    several devices."""
+    """Whether a part of one array is in the place of a part of the other."""
     if array is other or isinstance(other, Tracer) or not isinstance(other, jax.Array):
         return False
-    pair = [getattr(x, "_base_array", x) for x in (array, other)]  # of random keys
-    if pair[0].nbytes != pair[1].nbytes or pair[0].sharding != pair[1].sharding:
-        return False
-    parts = [x.addressable_shards[0].data for x in pair if x.addressable_shards]
-    pointers = [x.unsafe_buffer_pointer() for x in parts]
-    return len(pointers) == 2 and pointers[0] == pointers[1]
+    return not _places(array).isdisjoint(_places(other))
+
+
+def _places(array: Any) -> set[Any]:
+    array = getattr(array, "_base_array", array)  # of random keys
+    is_one = array.is_fully_addressable and len(array.sharding.device_set) == 1
+    parts = [array] if is_one else [x.data for x in array.addressable_shards]
+    return {(*x.devices(), x.unsafe_buffer_pointer()) for x in parts if x.size}
 
 
 def is_jitted(fun: object) -> bool:

@@ -163,8 +163,8 @@ def parts_of(cls: type) -> Parts | None:
         return lambda x: [x.__self__, x.__func__]
     if issubclass(cls, types.FunctionType):
         return _closure
-    if issubclass(cls, weakref.ref):
-        return lambda x: [x()]
+    if cls in WEAK or issubclass(cls, weakref.ref):
+        return lambda x: [_target(x)]
     if _is_sealed(cls):
         return None
     fields = _fields(cls)
@@ -175,6 +175,18 @@ def parts_of(cls: type) -> Parts | None:
     ):
         return _referents  # a slice, a mapping proxy: no fields, no weak reference
     return fields
+
+
+WEAK = weakref.ProxyTypes
+
+
+def _target(reference: Any) -> Any:
+    """What a weak reference is to, or a proxy, of which only methods say it."""
+    try:
+        is_proxy = type(reference) in WEAK
+        return reference.__repr__.__self__ if is_proxy else reference()
+    except ReferenceError:
+        return None
 
 
 def _parts_of_leaf(cls: type) -> Parts | None:

@@ -24,7 +24,7 @@ from .._errors import (
     plain_name,
     warn_once,
 )
-from .fields import all_parts, has_nothing, plain_leaves, reached
+from .fields import WEAK, all_parts, has_nothing, plain_leaves, reached
 from .index import Changes, Record
 from .levels import is_alive, may_be_kept
 from .snapshot import Snapshot
@@ -234,7 +234,8 @@ def _reaches(value: Any, obj: object) -> bool:
 def _parts_and_values(x: Any) -> list[Any]:
     memo = memos.get(id(x))
     values = [*memo.values.values()] if memo is not None else []
-    return values if isinstance(x, weakref.ref) else all_parts(x) + values
+    is_weak = type(x) in WEAK or issubclass(type(x), weakref.ref)
+    return values if is_weak else all_parts(x) + values
 
 
 class _Folded:
