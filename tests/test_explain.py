@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -162,3 +163,100 @@ def test_how_it_reads() -> None:
     assert "-> `jax.jit` of predict drops cached values: use `cachax.jit`" in str(told)
     assert "computed inside the program" in told._repr_html_()
     assert told.to_dict()["properties"][0]["name"] == "Process.factor"
+
+
+# Functions that were called before
+
+
+def test_values_under_grad_of_a_function_that_was_called_before() -> None:
+    @cachax.jit
+    def slope(p: Process) -> Any:
+        return jax.grad(lambda p: p.weights.sum())(p).x
+
+    one = process()
+    for _ in range(2):
+        weights = told_of(cachax.explain(slope, one), "weights")
+        assert weights.status == "computed inside the program"
+        assert weights.why == "differentiated with respect to its object"
+
+
+def test_a_static_argument_of_a_function_that_was_called_before() -> None:
+    scaled = jax.jit(lambda p, how: p.weights.sum(), static_argnums=1)
+    for _ in range(2):
+        weights = told_of(cachax.explain(scaled, process(), "sum"), "weights")
+        assert weights.status == "computed inside the program"
+
+
+def test_filter_jit_that_was_called_before() -> None:
+    class Scaled(eqx.Module):
+        x: jax.Array
+        scale: Any
+
+        @cachax.cached_property
+        def mean(self) -> Any:
+            return self.scale(self.x).mean()
+
+        @cachax.lift(eqx.filter_jit)
+        def twice(self) -> Any:
+            return 2 * self.mean
+
+    use = eqx.filter_jit(lambda s: s.mean)
+    one = Scaled(jnp.ones(3), jnp.sin)
+    for _ in range(2):
+        mean = told_of(cachax.explain(use, one), "mean")
+        assert mean.status == "computed inside the program"
+        assert mean.why.endswith(
+            "use `cachax.jit` or `cachax.lift(equinox.filter_jit)`"
+        )
+    mean = told_of(cachax.explain(one.twice), "mean")
+    assert (mean.argument, mean.status) == ("self", "computed now, carried in")
+
+
+def test_explaining_a_function_again_does_not_run_it_again() -> None:
+    runs = []
+
+    @cachax.jit
+    def noted(p: Process) -> Any:
+        jax.debug.callback(lambda: runs.append(1))
+        return jax.grad(lambda p: p.weights.sum())(p).x
+
+    one = process()
+    for number in (1, 2, 3):
+        cachax.explain(noted, one)
+        jax.effects_barrier()
+        assert len(runs) == number
+
+
+# Other values
+
+
+def test_the_values_of_a_cached_method() -> None:
+    class Sample(eqx.Module):
+        x: jax.Array
+
+        @cachax.cached_method
+        def moment(self, n: int) -> Any:
+            return jnp.mean(self.x**n)
+
+    use, one = cachax.jit(lambda s: s.moment(2)), Sample(jnp.ones(3))
+    for status in ("computed now, carried in", "already cached, carried in"):
+        assert told_of(cachax.explain(use, one), "moment(2)").status == status
+
+
+def test_objects_that_are_not_arguments() -> None:
+    one = process()
+    told = cachax.explain(lambda: one.factor.sum())
+    assert "objects that aren't arguments" in str(told)
+    assert "Process.factor: computed now, read at test_explain.py:" in str(told)
+    told = cachax.explain(lambda: one.factor.sum())
+    assert "Process.factor: already cached, read at test_explain.py:" in str(told)
+
+
+def test_nothing_to_explain() -> None:
+    told = cachax.explain(lambda x: x, 1.0)
+    assert "no argument has cached properties" in str(told)
+
+
+def test_the_result_of_a_call_is_not_a_function() -> None:
+    with pytest.raises(cachax.UsageError, match=r"write `cachax.explain\(f, x\)`"):
+        cachax.explain(predict(process(), 2.0))
