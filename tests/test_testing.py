@@ -5,6 +5,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, Final
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -332,3 +333,17 @@ def test_a_warning_that_was_given_before_makes_no_difference() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Closing().look_up  # noqa: B018  # it has warned
+
+
+def test_a_module_that_jit_refuses_is_tried_without_it() -> None:
+    class Scaled(eqx.Module):
+        x: jax.Array
+        scale: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return self.scale(self.x).sum()
+
+    result = testing.check_laws(Scaled(jnp.ones(3), jnp.sin))
+    assert "without a cache it fails too" in str(result)
+    assert str(result).count("and was passed to the function at path o.scale") == 1
