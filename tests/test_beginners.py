@@ -447,7 +447,7 @@ def drops() -> list[str]:
     return [str(warning.message) for warning in caught]
 
 
-def test_a_plain_jit_that_drops_a_value_warns_if_told_to() -> None:
+def test_a_plain_jit_that_drops_a_value_warns_on_request() -> None:
     assert drops() == []
     with cachax.warn_dropped():
         (words,) = drops()

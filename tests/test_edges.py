@@ -74,7 +74,7 @@ class Two(NamedTuple):
     ],
     ids=["tuple", "arrays", "namedtuple", "nested", "list", "dict"],
 )
-def test_a_container_replaced_by_another_at_the_same_place(pair: Any) -> None:
+def test_a_container_replaced_by_a_different_one_at_the_same_place(pair: Any) -> None:
     holder = Holder(None)
     for i in range(50):
         holder.x = None
@@ -609,7 +609,7 @@ def test_a_closure_over_arrays_is_computed_inside_and_not_retained(name: str) ->
     assert [ref() for ref in watched] == [None] * 4
 
 
-def test_a_returned_object_leaves_behind_what_cannot_travel() -> None:
+def test_a_returned_object_leaves_out_values_that_cannot_be_outputs() -> None:
     class More(Curve):
         @cachax.cached_property
         def names(self) -> Any:
@@ -887,7 +887,7 @@ jax.tree_util.register_pytree_node(
 )
 
 
-def test_a_field_that_moves_from_one_object_to_another() -> None:
+def test_a_field_that_moves_to_a_different_object() -> None:
     use = cachax.jit(lambda objects: [o.v for o in objects])
     a, b = Loosely(jnp.float32(1)), Loosely(jnp.float32(2))
     scale = a.scale = 10.0

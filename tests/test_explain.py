@@ -124,7 +124,7 @@ def test_where_the_objects_are() -> None:
 
 
 @pytest.mark.parametrize("jit", [cachax.jit, jax.jit, lambda f: f])
-def test_a_method_is_told_of_with_its_object(jit: Any) -> None:
+def test_a_method_is_explained_with_its_object(jit: Any) -> None:
     class Predicting(Sized):
         predict = jit(lambda self, q: self.weights @ self.x * q)
 

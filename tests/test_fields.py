@@ -159,7 +159,7 @@ def test_nothing_is_inside_an_array_or_a_tracer() -> None:
     jax.grad(jax.jit(jax.grad(fun)))(3.0)
 
 
-def test_a_container_that_another_thread_changes_is_looked_at_again() -> None:
+def test_a_container_that_a_different_thread_changes_is_read_again() -> None:
     changing, seen = deque([1]), []
 
     def iterate(x: Any) -> Iterator[Any]:

@@ -173,7 +173,7 @@ def test_brought_out() -> None:
     assert set(whys(report, "inline")) == {"the object is made inside the trace"}
 
 
-def test_known_from_another_object() -> None:
+def test_known_from_a_different_object() -> None:
     one = process()
     one.factor  # noqa: B018
     with cachax.record() as report:
@@ -403,7 +403,7 @@ def test_off_it_is_not_there() -> None:
     assert is_off()
 
 
-def test_after_an_error_the_report_has_what_was_before() -> None:
+def test_after_an_error_the_report_has_the_earlier_events() -> None:
     one = process()
     with contextlib.suppress(ZeroDivisionError), cachax.record() as report:
         one.factor  # noqa: B018
@@ -472,7 +472,7 @@ def test_every_family(family: Family) -> None:
     assert f"{family.name}.scaled" in str(report)
 
 
-def test_values_are_what_they_are_without() -> None:
+def test_values_are_the_same_as_without_a_recording() -> None:
     one = process()
     expected = np.asarray(cachax.jit(lambda p: p.weights * 2)(one))
     with cachax.record():

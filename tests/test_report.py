@@ -296,7 +296,7 @@ def test_two_reports_compared() -> None:
     assert "<td>Process.weights</td>" in comparison._repr_html_()
 
 
-def test_a_comparison_shows_what_plain_jit_computed_inside() -> None:
+def test_a_comparison_shows_values_that_plain_jit_computed_inside() -> None:
     def weights(process: Any) -> jax.Array:
         return process.weights  # type: ignore[no-any-return]
 

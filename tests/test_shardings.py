@@ -90,7 +90,7 @@ def test_a_value_is_in_the_same_pieces_as_inside_jit(body: str, sharding: str) -
         np.testing.assert_allclose(t.value, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_two_ways_to_write_a_sharding_compile_once() -> None:
+def test_equivalent_shardings_compile_once() -> None:
     counted = {}
     for name, prop, jit in [
         ("jax", property, jax.jit),

@@ -180,7 +180,7 @@ def test_a_body_that_uses_a_global_through_a_function_is_found() -> None:
     assert settings == {"power": 2.0}
 
 
-def test_constants_and_what_has_no_influence_are_all_right() -> None:
+def test_constants_and_globals_without_influence_pass() -> None:
     report = testing.check_laws(Bad(X), "constant", "quiet")
     assert not any("global" in each.title for each in report.not_tried)
 

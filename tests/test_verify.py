@@ -180,7 +180,7 @@ def test_a_stale_value_of_a_function_of_several_arrays_is_found(
     assert product(a, b) is kept
 
 
-def test_a_field_replaced_by_another_thread_is_not_a_difference() -> None:
+def test_a_field_replaced_by_a_different_thread_is_not_a_difference() -> None:
     class Slow:
         def __init__(self) -> None:
             self.x = jnp.ones(2)
@@ -234,7 +234,7 @@ class Counter:
 numbers = itertools.count()
 
 
-def test_a_body_that_returns_something_else_each_time_is_told_apart() -> None:
+def test_a_body_that_returns_a_different_value_each_time_is_recognised() -> None:
     counter = Counter()
     with cachax.verify(), pytest.raises(StaleValueError) as caught:
         counter.next, counter.next  # noqa: B018 (the reads are the test)

@@ -157,7 +157,7 @@ def test_corrected_readings_keep_the_factor(example):
     assert "Process.alpha: computed now, carried in" in example.printed
 
 
-def test_the_three_ways_agree(example):
+def test_the_three_versions_agree(example):
     """By hand, functools and cachax, on the mean of a day."""
     answers, mean = example.arrays["answers"], example.arrays["mean"]
     assert answers.shape == (3, 24)

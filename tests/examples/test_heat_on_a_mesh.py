@@ -186,7 +186,7 @@ def test_there_are_two_factorisations_for_two_shapes(counted: dict) -> None:
     assert counts["Shell.edges"] == 1
 
 
-def test_all_three_ways_agree(counted: dict) -> None:
+def test_all_three_versions_agree(counted: dict) -> None:
     by_hand, functools, ours = counted["values"]
     np.testing.assert_array_equal(ours, by_hand)
     np.testing.assert_allclose(functools, ours, rtol=1e-11)
