@@ -475,9 +475,9 @@ HIDE = {
 
 
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("way", HIDE)
-def test_a_value_that_holds_its_object_where_it_is_not_visible(way: str) -> None:
-    obj = Linked(way)
+@pytest.mark.parametrize("place", HIDE)
+def test_a_value_that_holds_its_object_where_it_is_not_visible(place: str) -> None:
+    obj = Linked(place)
     with pytest.warns(cachax.NotKeptWarning, match=r"Linked\.hidden") as caught:
         obj.hidden  # noqa: B018
     assert caught[0].filename == __file__
@@ -916,7 +916,7 @@ class Ridge:
 
 
 def test_a_value_whose_body_reads_one_that_depends_on_a_number() -> None:
-    """The body of `solution` does the same for both, with another factor."""
+    """The body of `solution` does the same for both, with a different factor."""
     use = cachax.jit(lambda s: s.solution)
     first = Ridge(jnp.ones(3), jnp.float32(2), scale=2)
     assert use(first) == first.solution == 12
@@ -931,7 +931,7 @@ class Logarithm:
 
     @cachax.cached_property
     def safe(self) -> Any:
-        """With a nan on the way, and constants."""
+        """With a nan in between, and constants."""
         return jnp.where(self.x > 0, jnp.log(self.x), 0.0) * 2.5
 
 

@@ -64,15 +64,15 @@ ONLY_REACHED = {
 }
 
 
-@pytest.mark.parametrize("way", HAYSTACKS | ONLY_REACHED)
-def test_it_is_reached(way: str) -> None:
-    haystack = (HAYSTACKS | ONLY_REACHED)[way]
+@pytest.mark.parametrize("container", HAYSTACKS | ONLY_REACHED)
+def test_it_is_reached(container: str) -> None:
+    haystack = (HAYSTACKS | ONLY_REACHED)[container]
     assert any(part is NEEDLE for part in walk(haystack))
 
 
-@pytest.mark.parametrize("way", HAYSTACKS)
-def test_it_counts_as_a_field(way: str) -> None:
-    assert any(part is NEEDLE for part in walk_fields(HAYSTACKS[way]))
+@pytest.mark.parametrize("container", HAYSTACKS)
+def test_it_counts_as_a_field(container: str) -> None:
+    assert any(part is NEEDLE for part in walk_fields(HAYSTACKS[container]))
 
 
 def test_each_thing_once_also_in_a_circle() -> None:

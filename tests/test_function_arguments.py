@@ -96,7 +96,7 @@ MADE_INSIDE: dict[str, tuple[Callable[[], Any], float]] = {
 
 @pytest.mark.parametrize("kind", MADE_INSIDE)
 def test_an_argument_made_inside_a_jitted_function(kind: str) -> None:
-    """A trace makes another one each time."""
+    """A trace makes a new one each time."""
     make, expected = MADE_INSIDE[kind]
     use = cachax.jit(lambda m: m.integrate(make()))
     one = mesh(1, 2)

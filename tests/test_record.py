@@ -117,7 +117,7 @@ shell.run_cell("print(report.events[0].where)")
 def test_carried_in_warm_and_cold() -> None:
     use, one = cachax.jit(lambda p: p.weights + p.y), process()
     with cachax.record() as report:
-        for _ in range(5):  # the last ones by the shortest way
+        for _ in range(5):  # the last ones on the shortest path
             use(one)
     assert report.count("carried in") == 5
     assert report.count("called") == 5
@@ -130,8 +130,8 @@ def test_carried_in_warm_and_cold() -> None:
     ] == ["first call"]
 
 
-@pytest.mark.parametrize("way", ["list", "dict", "rebuilt", "new"])
-def test_carried_in_on_every_path(way: str) -> None:
+@pytest.mark.parametrize("path", ["list", "dict", "rebuilt", "new"])
+def test_carried_in_on_every_path(path: str) -> None:
     def ask(p: Any) -> Any:
         (one,) = jax.tree.leaves(p, is_leaf=lambda x: isinstance(x, Process))
         return one.weights
@@ -142,14 +142,14 @@ def test_carried_in_on_every_path(way: str) -> None:
         "dict": lambda: {"p": one},
         "rebuilt": lambda: dataclasses.replace(one, y=one.y),
         "new": process,
-    }[way]
+    }[path]
     with cachax.record() as report:
         for _ in range(20):
             use(arguments())
     carried = [e for e in report.events if e.name == "Process.weights"]
     there = [e for e in carried if e.what.value in ("carried in", "computed inside")]
     assert len(there) == 20
-    if way == "new":
+    if path == "new":
         assert "a new object: computed inside" in there[-1].why
         assert whys(report, "inline") == []
         assert {fix.kind for fix in report.fixes} == {"recomputed"}

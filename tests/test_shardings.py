@@ -72,7 +72,7 @@ def pieces(x: Any) -> list[Any]:
 
 CASES = [(body, sharding) for body in BODIES for sharding in ("rows", "both")]
 CASES += [("centred", "columns"), ("every second", "columns"), ("gram", "everywhere")]
-CASES.remove(("in pieces", "both"))  # its devices are in another order
+CASES.remove(("in pieces", "both"))  # its devices are in a different order
 
 
 @pytest.mark.parametrize(("body", "sharding"), CASES)

@@ -2,7 +2,7 @@
 
 The covariance here is the general Matérn formula with a Bessel function, and the
 likelihood is that of `scipy.stats`. The condition number is 440 at this size, and
-solutions agree to about 1e-13; a tolerance of 1e-9 leaves room for another BLAS.
+solutions agree to about 1e-13; a tolerance of 1e-9 leaves room for a different BLAS.
 """
 
 import re
