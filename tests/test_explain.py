@@ -48,7 +48,7 @@ def test_a_carrying_function_cold_and_warm() -> None:
     explanation = cachax.explain(use, one, 2.0)
     assert float(explanation.result) == float(predict(one, 2.0))
     weights = property_of(explanation, "weights")
-    assert (weights.argument, weights.status) == ("p", "computed now, carried in")
+    assert (weights.argument, weights.status) == ("p", "computed now, passed in")
     assert weights.where.function == "predict"
     assert weights.seconds > 0
     assert weights.bytes == 16
@@ -58,9 +58,7 @@ def test_a_carrying_function_cold_and_warm() -> None:
     assert traced == ["to determine which values it uses", "first call"]
     for _ in range(3):
         explanation = cachax.explain(use, one, 3.0)
-        assert (
-            property_of(explanation, "weights").status == "already cached, carried in"
-        )
+        assert property_of(explanation, "weights").status == "already cached, passed in"
         assert property_of(explanation, "factor").status == "already cached, not used"
         assert explanation.programs == []
 
@@ -100,7 +98,7 @@ def test_a_rebuilt_object() -> None:
     one.factor  # noqa: B018
     explanation = cachax.explain(cachax.jit(predict), replace(one, y=2 * one.y), 1.0)
     assert property_of(explanation, "factor").status == "found for the same arrays"
-    assert property_of(explanation, "weights").status == "computed now, carried in"
+    assert property_of(explanation, "weights").status == "computed now, passed in"
 
 
 def test_objects_made_inside_and_returned() -> None:
@@ -132,7 +130,7 @@ def test_where_the_objects_are() -> None:
         "last['p']",
     }
     assert all(
-        p.status == "computed now, carried in"
+        p.status == "computed now, passed in"
         for p in explanation.properties
         if p.name == "Process.weights" and p.argument != "last['p']"
     )
@@ -154,7 +152,7 @@ def test_a_method_is_explained_with_its_object(jit: Any) -> None:
 def test_the_values_of_a_batch() -> None:
     batch = Process(jnp.ones((3, 4)), jnp.ones((3, 4)))
     total = cachax.jit(cachax.vmap(lambda p: p.weights.sum()))
-    for status in ("computed now, carried in", "already cached, carried in"):
+    for status in ("computed now, passed in", "already cached, passed in"):
         explanation = cachax.explain(total, batch)
         assert property_of(explanation, "weights of each").status == status
         assert property_of(explanation, "weights").status == "not used"
@@ -226,7 +224,7 @@ def test_filter_jit_that_was_called_before() -> None:
             "use `cachax.jit` or `cachax.lift(equinox.filter_jit)`"
         )
     mean = property_of(cachax.explain(one.twice), "mean")
-    assert (mean.argument, mean.status) == ("self", "computed now, carried in")
+    assert (mean.argument, mean.status) == ("self", "computed now, passed in")
 
 
 def test_explaining_a_function_again_does_not_run_it_again() -> None:
@@ -256,7 +254,7 @@ def test_the_values_of_a_cached_method() -> None:
             return jnp.mean(self.x**n)
 
     use, one = cachax.jit(lambda s: s.moment(2)), Sample(jnp.ones(3))
-    for status in ("computed now, carried in", "already cached, carried in"):
+    for status in ("computed now, passed in", "already cached, passed in"):
         assert property_of(cachax.explain(use, one), "moment(2)").status == status
 
 

@@ -111,7 +111,7 @@ def test_the_errors_are_those_of_the_fisher_matrix(example, weighted):
 
 
 def test_a_different_hubble_constant_keeps_the_table(example):
-    kept = "Cosmology.table: already cached, carried in"
+    kept = "Cosmology.table: already cached, passed in"
     assert example.printed.count(kept) == 1
 
 

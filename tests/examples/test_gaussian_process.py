@@ -154,7 +154,7 @@ def test_factor_and_alpha_are_computed_once_for_all_predictions(example):
 
 def test_corrected_readings_keep_the_factor(example):
     assert "Process.factor: found for the same arrays" in example.printed
-    assert "Process.alpha: computed now, carried in" in example.printed
+    assert "Process.alpha: computed now, passed in" in example.printed
 
 
 def test_the_three_versions_agree(example):

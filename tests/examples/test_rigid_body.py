@@ -183,7 +183,7 @@ def test_what_is_derived_is_computed_once_for_the_path(
 
 
 def test_other_masses_keep_the_jacobians(result: Played) -> None:
-    assert "Arm.jacobians: found for the same arrays, carried in" in result.printed
+    assert "Arm.jacobians: found for the same arrays, passed in" in result.printed
 
 
 def test_all_three_versions_agree(inside: Inside) -> None:

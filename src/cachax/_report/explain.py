@@ -57,7 +57,7 @@ class Explanation:
         >>> explanation.result
         Array(1., dtype=float32)
         >>> [(each.name, each.status) for each in explanation.properties]
-        [('Line.mean', 'computed now, carried in')]
+        [('Line.mean', 'computed now, passed in')]
     """
 
     function: str
@@ -154,7 +154,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
         '`jax.jit` of mean_of drops cached values: use `cachax.jit`'
         >>> (mean,) = cachax.explain(cachax.jit(mean_of), line).properties
         >>> mean.status
-        'computed now, carried in'
+        'computed now, passed in'
     """
     if not callable(fun):
         raise not_a_function("explain", fun)
@@ -177,7 +177,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     ]
     numbers = {journal.number(obj) for _, obj in objects.values()}
     returned = [
-        e for e in report.events if e.what is What.BROUGHT and e.object not in numbers
+        e for e in report.events if e.what is What.RETURNED and e.object not in numbers
     ]
     inside = [e for e in report.events if _is_of_other_object(e) and e not in returned]
     programs = [e for e in report.events if e.what in (What.TRACED, What.COMPILED)]
@@ -224,8 +224,8 @@ def _property(
     status = ["already cached"] if was_there and not is_known else []
     status += ["computed now"] if What.COMPUTED in kinds else []
     status += ["found for the same arrays"] if What.KNOWN in kinds else []
-    status += ["carried in"] if What.CARRIED in kinds else []
-    status += ["brought out"] if What.BROUGHT in kinds else []
+    status += ["passed in"] if What.PASSED in kinds else []
+    status += ["returned"] if What.RETURNED in kinds else []
     is_inside = {What.INLINE, What.INSIDE} & kinds
     status += ["computed inside the program"] if is_inside else []
     if not mine:
@@ -252,7 +252,7 @@ def _property(
 
 
 def _is_of_other_object(event: Event) -> bool:
-    is_returned = event.what is What.BROUGHT and event.why.endswith(RETURNED)
+    is_returned = event.what is What.RETURNED and event.why.endswith(RETURNED)
     is_made = event.what is What.INLINE and event.why.startswith(MADE_INSIDE)
     return is_made or is_returned
 
@@ -329,7 +329,7 @@ def _lines(explanation: Explanation) -> list[str]:
     if explanation.returned:
         lines.append("  result")
         for event in explanation.returned:
-            lines += wrapped(f"{event.name}: brought out; {event.why}", width, "    ")
+            lines += wrapped(f"{event.name}: returned with its object", width, "    ")
     if explanation.made_inside:
         lines.append("  objects made inside the trace")
         for event in explanation.made_inside:
