@@ -69,7 +69,9 @@ def text_of(path: Path) -> str:
     if path.suffix == ".ipynb":
         cells = json.loads(content)["cells"]
         prose = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
-        return markdown("\n\n".join(prose))
+        outputs = [out for cell in cells for out in cell.get("outputs", ())]
+        printed = ["".join(out.get("text", ())) for out in outputs]
+        return "\n\n".join([markdown("\n\n".join(prose)), *printed])
     if path.name == "Makefile":
         return content
     if path.suffix == ".html":
