@@ -657,3 +657,24 @@ def test_what_is_read_may_have_a_shape_that_depends_on_contents(name: str) -> No
         }[name]
         assert getattr(Selected(x, y, z), name) == pytest.approx(expected)
         assert fun(Selected(x, y, z)) == pytest.approx(expected)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Sparse:
+    x: Any
+    weights: Any
+
+    @cachax.cached_property
+    def places(self) -> Any:
+        """Uses `weights` only where the number of places is known."""
+        try:
+            return self.weights[0] * jnp.nonzero(self.x)[0]
+        except jax.errors.ConcretizationTypeError:
+            return jnp.nonzero(self.x, size=3)[0]
+
+
+def test_a_body_that_catches_what_jax_raises_for_tracers() -> None:
+    x = jnp.array([1.0, 0.0, 1.0])
+    assert Sparse(x, jnp.array([1, 2])).places.tolist() == [0, 2]
+    assert Sparse(x, jnp.array([2, 2])).places.tolist() == [0, 4]

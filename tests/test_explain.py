@@ -44,6 +44,9 @@ def predict(p: Process, q: Any) -> Any:
 
 
 def test_a_carrying_function_cold_and_warm() -> None:
+    def predict(p: Process, q: Any) -> Any:
+        return q * jnp.sum(p.weights)
+
     use, one = cachax.jit(predict), sized()
     explanation = cachax.explain(use, one, 2.0)
     assert float(explanation.result) == float(predict(one, 2.0))

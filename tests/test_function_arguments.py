@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -249,3 +250,12 @@ def test_frozen_objects_are_compared_by_value() -> None:
         assert [one.integrate(Power(2)) for _ in range(3)] == [5] * 3
         assert [cachax.jit(lambda m: m.integrate(Power(2)))(one)] == [5]
     assert counts["integral"] == 1
+
+
+def test_a_function_over_its_object_does_not_keep_it() -> None:
+    def integrated() -> Any:
+        charged = Charged(mesh(1, 2), jnp.float32(3))
+        assert charged.mesh.integrate(lambda v: v * charged.charge) == 9
+        return weakref.ref(charged.mesh.x)
+
+    assert [array() for array in (integrated(), integrated())] == [None, None]

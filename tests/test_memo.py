@@ -3,6 +3,8 @@
 import gc
 import inspect
 import pickle
+import subprocess
+import sys
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from flax import struct
 
 import cachax
 from cachax._core.memo import keys_of, memo_of, memos
@@ -288,3 +291,42 @@ def test_a_body_that_sets_its_field_to_nothing(count: int) -> None:
     once = Once()
     assert once.total == 3
     assert once.total == 0
+
+
+def test_nothing_is_printed_when_a_program_ends() -> None:
+    """Arrays of the main module are freed when globals are gone already."""
+    program = """
+import dataclasses, jax, jax.numpy as jnp, cachax
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    x: jax.Array
+    y: jax.Array
+
+    @cachax.cached_property
+    def total(self):
+        return self.x + self.y
+
+pair = Pair(jnp.ones(2), jnp.ones(2))
+use = cachax.jit(lambda p: (p, p.total))
+for _ in range(4):
+    other, total = use(pair)
+print(total)
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("[2. 2.]\n", "")
+
+
+def test_a_random_key_can_be_pickled() -> None:
+    class Source(struct.PyTreeNode):
+        key: Any
+
+        @cachax.cached_property
+        def numbers(self) -> Any:
+            return jax.random.normal(self.key, (2,))
+
+    source = cachax.warm(Source(jax.random.key(1)))
+    key = pickle.loads(pickle.dumps(source.key))
+    assert Source(key).numbers.tolist() == source.numbers.tolist()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import cachax
+from cachax._core import index
 from cachax._jit.call import _MANY_NEW as ENOUGH
 
 from measure import computations, computing
@@ -350,3 +351,30 @@ def test_what_a_function_closes_over_goes_with_it() -> None:
     data = use()
     gc.collect()
     assert data() is None
+
+
+def test_what_comes_out_in_every_step_is_kept_once() -> None:
+    """For an array that stays, together with one that is new."""
+
+    class State(flax.struct.PyTreeNode):
+        w: Any
+        data: Any
+
+        @cachax.cached_property
+        def loss(self) -> Any:
+            return jnp.sum(self.w * self.data)
+
+    @cachax.jit
+    def step(state: State) -> Any:
+        new = state.replace(w=state.w * 0.5)
+        return new, new.loss
+
+    state, kept = State(jnp.ones(3), jnp.arange(3.0)), []
+    for i in range(40):
+        state, _ = step(state)
+        kept += [state] if i >= 20 else []
+    contents = index.contents_of(state.data)
+    assert len(contents.later) + len(contents.records) <= 30
+    with computations() as counts:
+        assert [float(each.loss) for each in kept[-2:]] == [3 / 2**39, 3 / 2**40]
+    assert not counts

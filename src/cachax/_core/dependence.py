@@ -46,6 +46,8 @@ class Dependence(TraceBase):  # type: ignore[misc]
         self.looked_at = False
         """Whether the contents of an array were looked at, or written to: what is used
         may depend on them."""
+        self.was_refused = False
+        """Whether JAX refused to do something that it does with an array."""
         self.reported: set[int] = set()
         """The inputs that operations without results depend on: `jax.debug.print`."""
 
@@ -165,6 +167,10 @@ class Dependent(Tracer):  # type: ignore[misc]
 
     def to_concrete_value(self) -> Any:
         return None  # JAX checks for it in many places, to do without an operation
+
+    def _origin_msg(self) -> str:
+        self._trace.was_refused = True  # JAX raises, and the body may catch it
+        return ""
 
     def block_until_ready(self) -> "Dependent":
         self.value.block_until_ready()

@@ -18,7 +18,7 @@ import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import jax
@@ -45,17 +45,23 @@ plain_leaves: set[type] = {str, bytes, int, float, complex, bool, type(None)}
 """Types known to have nothing inside, to check many parts at once in C. Only array
 types and builtins are ever added, because a set keeps its classes alive."""
 
-_parts: WeakKeyDictionary[type, Parts | None] = WeakKeyDictionary()
-_frozen: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+
+T = TypeVar("T")
 
 
-def parts_of(cls: type) -> Parts | None:
-    """How to list the parts of a `cls` object; None if it counts as one thing."""
-    try:
-        return _parts[cls]
-    except KeyError:
-        found = _parts[cls] = _find_parts(cls)
-        return found
+def per_class(find: Callable[[type], T]) -> Callable[[type], T]:
+    """Decorates a function whose results are kept for each class, and don't hold it."""
+    known: WeakKeyDictionary[type, T] = WeakKeyDictionary()
+
+    @functools.wraps(find)
+    def of(cls: type) -> T:
+        try:
+            return known[cls]
+        except KeyError:
+            found = known[cls] = find(cls)
+            return found
+
+    return of
 
 
 def walk(root: object) -> Iterator[Any]:
@@ -105,16 +111,9 @@ def reached(root: object, list_parts: Parts) -> Iterator[Any]:
                     stack.append(part)
 
 
+@per_class
 def is_frozen(cls: type) -> bool:
     """Whether the direct contents of a `cls` object can't be reassigned."""
-    try:
-        return _frozen[cls]
-    except KeyError:
-        found = _frozen[cls] = _find_frozen(cls)
-        return found
-
-
-def _find_frozen(cls: type) -> bool:
     if issubclass(cls, _IMMUTABLE):
         return cls in _IMMUTABLE or cls.__dictoffset__ == 0
     dataclass = vars(cls).get("__dataclass_params__")  # frozen is not inherited
@@ -139,7 +138,9 @@ def may_change(thing: object) -> bool:
     return any(map(is_open, walk_fields(thing)))
 
 
-def _find_parts(cls: type) -> Parts | None:
+@per_class
+def parts_of(cls: type) -> Parts | None:
+    """How to list the parts of a `cls` object; None if it counts as one thing."""
     if issubclass(cls, type | types.ModuleType):
         return None
     if issubclass(cls, _LEAVES):
@@ -278,6 +279,7 @@ def _fields(cls: type) -> Parts | None:
     return all_fields
 
 
+@per_class
 def derived_names(cls: type) -> frozenset[str]:
     """Names under which `functools.cached_property` stores values in the `__dict__`.
 
@@ -304,7 +306,8 @@ def _is_declared(cls: type, name: str) -> bool:
 
 def has_nothing(cls: type) -> bool:
     """Whether objects of `cls` have no fields: `__slots__ = ()`."""
-    return cls.__basicsize__ == object.__basicsize__ and cls.__itemsize__ == 0
+    is_large = cls.__basicsize__ > object.__basicsize__ or cls.__itemsize__
+    return not (is_large or cls.__dictoffset__)  # (not in its size from 3.13 on)
 
 
 def _replaces_dict(cls: type) -> bool:
@@ -341,6 +344,7 @@ def is_opaque(cls: type) -> bool:
     return parts_of(cls) is _referents
 
 
+@per_class
 def slots_of(cls: type) -> list[str]:
     return [name for base in cls.__mro__ for name in _slots(base)]
 

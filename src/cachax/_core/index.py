@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import jax
+
 from .values import Template
 
 Key = Any
@@ -28,6 +30,8 @@ _FOR_ONE_METHOD = 8
 """The same for the sets of arguments of one method. Objects keep all of theirs."""
 _OF_NO_ARRAY = 64
 """The same for values that used no array, for each of the arrays of their objects."""
+
+_MANY_LATER = 8
 
 _serials = itertools.count()
 
@@ -58,12 +62,17 @@ class Contents:
                 _add(make(contents, parts), contents)
         return self._records
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Random keys are pickled with their attributes."""
+        return Contents, ()
+
     def remove(self, record: "Record") -> None:
-        left = tuple(x for x in self.records.get(record.place, ()) if x is not record)
+        records = self._records or {}
+        left = tuple([x for x in records.get(record.place, ()) if x is not record])
         if left:
-            self.records[record.place] = left
+            records[record.place] = left
         else:
-            self.records.pop(record.place, None)
+            records.pop(record.place, None)
 
     def remove_calls(self) -> None:
         calls, self.calls = self.calls or {}, None
@@ -72,13 +81,13 @@ class Contents:
                 ready.remove(key)
 
     def __del__(self) -> None:
-        # At any moment: it takes no lock.
+        # At any moment: it takes no lock, and uses no global, which may be gone.
         for each in self.later:
             each.clear()
         for records in [*(self._records or {}).values()]:
             for record in records:
                 if record.serials and len(record.owners) > 1:
-                    drop(record)
+                    record.drop()
         if self.calls:
             self.remove_calls()
 
@@ -122,6 +131,12 @@ class Record:
         self.numbers = numbers
         """The Python numbers of its object, by position."""
         self.is_cleared = False
+
+    def drop(self) -> None:
+        """Remove it from all that has it."""
+        for ref in self.owners:
+            if (owner := ref()) is not None:
+                owner.remove(self)
 
     def replaces(self, others: Sequence["Record"]) -> list["Record"]:
         """Which of others in the same place, newest first, are not kept beside it."""
@@ -231,12 +246,26 @@ def put_later(
     parts: Any,
 ) -> None:
     """The same for a value that may never be looked for: its record is made by
-    `make(contents, parts)` then. This is done in every call with new arrays."""
-    contents = [contents_of(array) for array in arrays]
+    `make(contents, parts)` then. This is done in every call with new arrays. With an
+    array of numpy's among them, nothing is done."""
+    contents: list[Contents] = []
+    for array in arrays:
+        found = getattr(array, ATTRIBUTE, None)
+        if found is None:
+            if not isinstance(array, jax.Array):  # but numpy's
+                return
+            found = vars(array).setdefault(ATTRIBUTE, Contents())
+        contents.append(found)
     refs = [*map(weakref.ref, contents)] if len(contents) > 1 else ()
     later = [make, parts, refs]
     for each in contents:
-        each.later += (later,)
+        if each.later:
+            others = [x for x in each.later if x and (x[0] is not make or x[2] != refs)]
+            each.later = (*others, later)
+            if len(others) > _MANY_LATER:
+                each.records  # noqa: B018 (it makes them)
+        else:
+            each.later = (later,)
 
 
 def _emptied(later: list[Any]) -> tuple[Any, ...]:
@@ -247,16 +276,9 @@ def _emptied(later: list[Any]) -> tuple[Any, ...]:
     return parts
 
 
-def drop(record: Record) -> None:
-    """Remove a record."""
-    for ref in record.owners:
-        if (owner := ref()) is not None:
-            owner.remove(record)
-
-
 def _replace(record: Record) -> None:
-    """The same, and what is ready with it."""
-    drop(record)
+    """Remove a record, and what is ready with it."""
+    record.drop()
     for ref in record.owners:
         if (owner := ref()) is not None:
             owner.remove_calls()

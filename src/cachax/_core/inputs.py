@@ -13,14 +13,20 @@ import types
 import weakref
 from array import array as array_array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from .._compat import aval_of_number, explicit_sharding, is_ref, is_registered
+from .._compat import (
+    Tracer,
+    aval_of_number,
+    explicit_sharding,
+    is_ref,
+    is_registered,
+)
 from .fields import (
     ATOMS,
     UNSET,
@@ -29,6 +35,7 @@ from .fields import (
     instance_dict,
     is_opaque,
     parts_of,
+    per_class,
     plain_value,
     reached,
     slot_value,
@@ -111,7 +118,8 @@ class Inputs:
     def holders(self) -> list[Any]:
         """The arrays that values can stay with."""
         others = {i for i, _ in self.numbers} | self.writable
-        return [x for i, x in enumerate(self.arrays) if i not in others]
+        arrays = (x for i, x in enumerate(self.arrays) if i not in others)
+        return [x for x in arrays if not isinstance(x, Tracer)]
 
     @property
     def exactly(self) -> tuple[Any, ...]:
@@ -122,10 +130,10 @@ class Inputs:
 def bits_of(number: Any) -> Any:
     """A number as something that tells 2 from 2.0 and 0.0 from -0.0."""
     cls = type(number)
-    return (cls, _double(number) if cls is float else repr(number))
+    return (cls, double(number) if cls is float else repr(number))
 
 
-_double = struct.Struct("d").pack
+double = struct.Struct("d").pack
 
 
 def inputs_of(obj: Any) -> Inputs | None:
@@ -169,7 +177,7 @@ def inputs_of(obj: Any) -> Inputs | None:
         elif is_whole(thing):
             statics.append(identity_of(thing))
             if isinstance(thing, types.FunctionType):
-                statics += map(_identity_inside, reached(thing, fields_in))
+                statics += _identities_inside(thing)
         elif id(thing) in seen and (id(thing) in around or not is_rebuilt(thing)):
             statics.append(seen[id(thing)])
             is_in_a_key_too |= keys_around > 0
@@ -280,9 +288,18 @@ def _is_describable_inside(thing: Any) -> bool:
     return not is_buffer and not is_ref(thing)
 
 
-def _identity_inside(thing: Any) -> Any:
-    parts = fields_in(thing)
-    return (type(thing), len(parts)) if parts else identity_of(thing)
+def _identities_inside(fun: Any) -> Iterator[Any]:
+    """What a function closes over: containers by what is in them."""
+    numbers = {id(fun): 0}
+    things = [fun]
+    for thing in things:  # which grows
+        parts = fields_in(thing)
+        for part in parts:
+            if id(part) not in numbers:
+                numbers[id(part)] = len(things)
+                things.append(part)
+        inside = tuple([numbers[id(part)] for part in parts])
+        yield (type(thing), inside) if parts else identity_of(thing)
 
 
 def is_whole(thing: Any) -> bool:
@@ -321,6 +338,7 @@ def look_of(array: Any) -> tuple[Any, ...]:
     return look if sharding is None else (*look, sharding)
 
 
+@per_class
 def _has_hidden_state(cls: type) -> bool:
     """Whether a base written in C has state that is not in the fields: an open file, a
     random generator, a date. Its objects are larger than their fields."""
@@ -377,8 +395,9 @@ def take_apart(thing: Any) -> Taken:
 def _take_apart_object(thing: Any) -> Taken:
     cls = type(thing)
     fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
-    supplied = {*names_of(cls)}  # by the user, in the `__dict__`
-    names = sorted(fields.keys() - derived_names(cls) - _ADDED_BY_EQUINOX - supplied)
+    supplied = names_of(cls)  # by the user, in the `__dict__`
+    not_fields = {*derived_names(cls), *supplied, *_ADDED_BY_EQUINOX}
+    names = sorted(fields.keys() - not_fields)
     slots = slots_of(cls)
     parts = [fields[name] for name in names]
     parts += [slot_value(thing, name) for name in slots]
@@ -386,7 +405,7 @@ def _take_apart_object(thing: Any) -> Taken:
     def rebuild(parts: list[Any]) -> Any:
         new = object.__new__(cls)
         if cls.__dictoffset__:
-            others = supplied | _ADDED_BY_EQUINOX
+            others = {*supplied, *_ADDED_BY_EQUINOX}
             unchanged = {k: x for k, x in fields.items() if k in others}
             now = dict(zip(names, parts, strict=False)) | unchanged
             ordered = {name: now[name] for name in fields if name in now}

@@ -15,6 +15,7 @@ from .._errors import UnhashableArgumentError, plain_name
 from .arguments import Arguments, NotKeptError
 from .body import carrying_body
 from .computed import CallKey
+from .fields import walk
 from .memo import Source, declare, memo_of
 from .recent import Recent
 from .values import is_hashable
@@ -152,6 +153,8 @@ class CachedMethod(Source, Generic[P, R]):
             identity = arguments.identity()
         except NotKeptError:
             return None
+        if call is None and any(part is obj for part in walk(arguments.given)):
+            return None  # a value would keep its object
         key = self._keys.get(identity)
         if key is None:
             key = self._keys[identity] = self._new_key(identity, arguments)

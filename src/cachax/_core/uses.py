@@ -156,7 +156,11 @@ def _compute_first(
         with _reading.paused():  # or every level inside would be tried twice
             return body(obj), everything(inputs, reads=all_reads(obj))
     if has_failed:  # whatever it raises: it is run again as it is, and shows it
-        value, uses = body(obj), learn(body, obj, inputs, learned)
+        value = body(obj)
+        if trace.was_refused:
+            uses = everything(inputs, reads=all_reads(obj))
+        else:
+            uses = learn(body, obj, inputs, learned)
     elif _may_hide(value) and trace.has_survivors():
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
     if uses is None:
@@ -182,7 +186,7 @@ def _follow(
     leaves, structure = flatten(value, copy.is_copy)
     rebuilt = structure.unflatten([*map(copy.original, leaves)])
     _check_value(rebuilt, leaves, copy)
-    if not survives(value, structure, leaves):
+    if trace.was_refused or not survives(value, structure, leaves):
         raise _NotAFunctionError
     value = structure.unflatten([trace.value(copy.original(x)) for x in leaves])
     if not reading.is_shareable:

@@ -12,7 +12,7 @@ from jax.tree_util import tree_flatten
 from .._compat import CONCRETE, has_processes, settings, trace_context
 from .._core import index
 from .._core.fields import instance_dict
-from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
+from .._core.inputs import NUMBERS, bits_of, double, identity_of, look_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.sources import names_of
@@ -256,6 +256,7 @@ class Entry:
             take_out, layout = self.options.static.take_out, self.layout
             names = {
                 "bits": _bits,
+                "double": double,
                 "fields": _fields,
                 "follow": index.follow,
                 "signature": lambda *call: signature_of(leaves(*call)),
@@ -379,15 +380,16 @@ class Entry:
             return
         before, reader = self.plan, self.reader(tree)
         parts = [f"{reader.leaf(i)}._cachax.serial" for i in plan.positions]
-        more = [f"bits({reader.leaf(i)})" for i in plan.numbers]
+        leaves = jax.tree.leaves(tree)
+        more = [_bits_code(reader.leaf(i), leaves[i]) for i in plan.numbers]
         more += [
             f"*map(id, {x[1:]})" if x[0] == "*" else f"id({x})" for x in plan.fields
         ]
         more += ["*signature(args, kwargs)"] if self.by_signature else []
         key = joined(parts[0] if len(parts) == 1 and not more else tuple(parts + more))
         plan.key_code = (key, plan.supplied_code)
-        leaves = map(reader.leaf, plan.positions)
-        plan.contents = reader.function([f"{x}._cachax" for x in leaves])
+        arrays = map(reader.leaf, plan.positions)
+        plan.contents = reader.function([f"{x}._cachax" for x in arrays])
         if plan.key_code == before.key_code:
             plan.ready, plan.key_of, plan.find = (
                 before.ready,
@@ -459,6 +461,14 @@ def _bits(leaf: Any) -> Any:
     if type(leaf) in NUMBERS:
         return bits_of(leaf)
     return None if isinstance(leaf, jax.Array) else identity_of(leaf)
+
+
+def _bits_code(code: str, leaf: Any) -> str:
+    """An expression for what `_bits` distinguishes, as fast as can be for leaves of
+    this type."""
+    if type(leaf) is float:
+        return f"type({code}), double({code})"
+    return f"type({code}), {code}" if type(leaf) in (int, bool) else f"bits({code})"
 
 
 def signature_of(leaves: Sequence[Any]) -> Any:

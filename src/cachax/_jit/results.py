@@ -68,6 +68,11 @@ class Brought:
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
         return record
 
+    def supply(self, out: Any, arrays: Any) -> None:
+        """Put it on the object in the result."""
+        obj = _returned(out)[self.number]
+        memo_of(obj).supply(self.key, self.packed.fill(arrays, ()))
+
 
 class About(int):
     """What was learned in the trace, and which comes out with the result: a dictionary
@@ -93,17 +98,20 @@ class About(int):
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
         returned = Reader(out, None, ("out",), given.names)
-        names: dict[str, Any] = {"keep": _keep, "supply": _supply}
+        names: dict[str, Any] = {"put_later": index.put_later}
         code: dict[bool, list[str]] = {True: [], False: []}
         start = 0
         for number, each in enumerate(self.brought):
-            names[f"brought_{number}"] = each
             end = start + each.packed.form.holes
-            its, start = f"brought_{number}, arrays[{start}:{end}]", end
+            its, start = f"arrays[{start}:{end}]", end
             reader = given if each.is_argument else returned
             used = joined([*map(reader.leaf, each.positions)])
+            name = f"brought_{number}"
+            names[name] = each.supply if each.is_supplied else each.record
             code[each.is_argument].append(
-                f"supply({its}, out)" if each.is_supplied else f"keep({its}, {used})"
+                f"{name}(out, {its})"
+                if each.is_supplied
+                else f"put_later({used}, {name}, {its})"
             )
         follow = [
             f"hasattr({given.leaf(i)}, '_cachax') and "
@@ -254,18 +262,6 @@ def _comes_out_the_same(template: Template) -> bool:
     return template.whole is not None and not any(
         isinstance(x, NUMPY) for x in template.leaves
     )
-
-
-def _supply(brought: Brought, arrays: Sequence[Any], out: Any) -> None:
-    obj = _returned(out)[brought.number]
-    memo_of(obj).supply(brought.key, brought.packed.fill(arrays, ()))
-
-
-def _keep(brought: Brought, arrays: Sequence[Any], used: Sequence[Any]) -> None:
-    for array in used:
-        if not isinstance(array, jax.Array):  # but numpy's
-            return
-    index.put_later(used, brought.record, arrays)
 
 
 def _take_traced(
