@@ -259,3 +259,17 @@ def test_a_function_over_its_object_does_not_keep_it() -> None:
         return weakref.ref(charged.mesh.x)
 
     assert [array() for array in (integrated(), integrated())] == [None, None]
+
+
+def test_a_kept_function_has_the_variables_of_its_call() -> None:
+    """Another thread may run it meanwhile."""
+    one, k = mesh(1, 2), 2.0
+
+    def scaled(v: Any) -> Any:
+        return v * k
+
+    assert one.integrate(scaled) == 6
+    (key,) = Mesh.integrate.keys_kept(one)
+    k = 3.0
+    assert key.body(one) == 6
+    assert one.integrate(scaled) == 9

@@ -5,7 +5,7 @@ import functools
 import gc
 import threading
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
@@ -378,3 +378,46 @@ def test_what_comes_out_in_every_step_is_kept_once() -> None:
     with computations() as counts:
         assert [float(each.loss) for each in kept[-2:]] == [3 / 2**39, 3 / 2**40]
     assert not counts
+
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
+
+
+KINDS = {
+    "array": lambda x, y: y,
+    "dict": lambda x, y: {"b": y, "a": 2 * y},
+    "list": lambda x, y: [y],
+    "its own array": lambda x, y: Pair(x, y),
+    "with a string": lambda x, y: Pair("name", y),
+    "of numpy": lambda x, y: Pair(np.arange(2), y),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_numpy", [False, True])
+def test_an_object_that_stays_after_many_new_ones(kind: str, is_numpy: bool) -> None:
+    """It has the value that was computed inside."""
+
+    class Kept(flax.struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            computing("value")
+            return KINDS[kind](self.x, jnp.cos(self.x))
+
+    use = cachax.jit(lambda k: jax.tree.leaves(k.value)[-1] + 0)
+    for i in range(ENOUGH + 3):
+        use(Kept(jnp.arange(3.0) + i))
+    one = Kept(np.ones(3, np.float32) if is_numpy else jnp.ones(3))
+    with computations() as counts:
+        results = [use(one) for _ in range(4)]
+        value, again = one.value, one.value
+    assert counts["value"] == 1
+    expected = jax.tree.leaves(KINDS[kind](one.x, jnp.cos(one.x)))
+    for got in (value, again):
+        for x, y in zip(jax.tree.leaves(got), expected, strict=True):
+            assert np.array_equal(x, y)
+    assert all(np.allclose(r, jnp.cos(one.x), 1e-6) or kind == "dict" for r in results)

@@ -1,6 +1,8 @@
 """The arguments of cached methods and functions, except objects and arrays that values
 are kept for."""
 
+import contextlib
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -20,8 +22,7 @@ class NotKeptError(Exception):
 
 
 class Arguments:
-    """Of a call. Those of a later call with the same identity take their place: what a
-    function closes over can change."""
+    """Of a call."""
 
     __slots__ = ("given",)
 
@@ -31,6 +32,11 @@ class Arguments:
     def identity(self) -> Any:
         """What distinguishes them from others, as they are now."""
         return frozenset((place, _identity(x)) for place, x in self.given.items())
+
+    def freeze(self) -> None:
+        """Functions keep what they close over now: the variable of a loop changes."""
+        given = self.given.items()
+        self.given = {place: _frozen(x, {}) for place, x in given}
 
     def call(self, fun: Callable[..., Any], others: dict[Place, Any]) -> Any:
         """Call a function with them, and with others."""
@@ -51,6 +57,30 @@ def _identity(argument: Any) -> Any:
 
 
 _ATOMS = {*NUMBERS, str, bytes, type(None)}
+
+
+def _frozen(thing: Any, done: dict[int, Any]) -> Any:
+    if id(thing) in done:  # a function that calls itself
+        return done[id(thing)]
+    if type(thing) is tuple:
+        return tuple(_frozen(part, done) for part in thing)
+    if type(thing) is functools.partial and not vars(thing):
+        args = (_frozen(part, done) for part in thing.args)
+        keywords = {k: _frozen(x, done) for k, x in thing.keywords.items()}
+        return functools.partial(_frozen(thing.func, done), *args, **keywords)
+    if type(thing) is not types.FunctionType or not thing.__closure__:
+        return thing
+    cells = tuple(types.CellType() for _ in thing.__closure__)
+    new = done[id(thing)] = types.FunctionType(
+        thing.__code__, thing.__globals__, thing.__name__, thing.__defaults__, cells
+    )
+    new.__kwdefaults__ = thing.__kwdefaults__
+    new.__qualname__, new.__module__ = thing.__qualname__, thing.__module__
+    vars(new).update(vars(thing))
+    for cell, old in zip(cells, thing.__closure__, strict=True):
+        with contextlib.suppress(ValueError):  # it is empty
+            cell.cell_contents = _frozen(old.cell_contents, done)
+    return new
 
 
 def _by_contents(thing: Any, outer: tuple[int, ...]) -> Any:

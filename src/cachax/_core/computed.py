@@ -435,10 +435,17 @@ class CallKey(Computed):
         self.arguments = arguments
         """Which the body is called with."""
         self._arguments_then = arguments.identity()
+        arguments.freeze()
         self.source = source
         self.attrname = attrname
         self._identity = identity
         self._hash = hash((id(source), identity))
+
+    def take(self, arguments: Arguments) -> None:
+        """Those of a call with the same identity, if its own have changed since."""
+        if not self.can_be_computed():
+            arguments.freeze()
+            self.arguments.given = arguments.given
 
     def can_be_computed(self) -> bool:
         try:

@@ -172,7 +172,8 @@ class CachedFunction(Generic[P, R]):
             )
             if all(isinstance(x, ATOMS) for x in statics.values()):
                 self._keys_of_atoms[call] = key  # with what it has learned
-        key.arguments.given = statics
+        else:
+            key.take(arguments)
         return key
 
     def _name(self, statics: dict[int | str, Any]) -> str:

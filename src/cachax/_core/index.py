@@ -59,7 +59,8 @@ class Contents:
             later, self.later = self.later, ()
             for make, parts, refs in filter(None, map(_emptied, later)):
                 contents = [ref() for ref in refs] or [self]
-                _add(make(contents, parts), contents)
+                if None not in contents:  # else one is about to be removed
+                    _add(make(contents, parts), contents)
         return self._records
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -158,7 +158,8 @@ class CachedMethod(Source, Generic[P, R]):
         key = self._keys.get(identity)
         if key is None:
             key = self._keys[identity] = self._new_key(identity, arguments)
-        key.arguments.given = arguments.given
+        else:
+            key.take(arguments)
         if call is not None:
             self._keys_of_atoms[call] = key
         return key

@@ -145,11 +145,11 @@ class Packed:
         ]
         return self.form.structure.unflatten(leaves)
 
-    def template(self, arrays: Sequence[Any]) -> Template:
-        """The same for a value that has no arrays of its object, and can be shared."""
-        leaves = self._filled(arrays)
-        value = self.form.structure.unflatten(leaves)
-        return Template(leaves, self.form.structure, (value,))
+    def template(self, arrays: Sequence[Any], is_shared: bool) -> Template:
+        """The same, without the arrays of its object."""
+        leaves, structure = self._filled(arrays), self.form.structure
+        whole = (structure.unflatten(leaves),) if is_shared else None
+        return Template(leaves, structure, whole)
 
     def _filled(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         remaining = iter(arrays)

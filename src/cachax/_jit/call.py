@@ -376,6 +376,8 @@ def _is_new(need: Need, leaves: list[Any]) -> bool:
     slot, key = need.ask
     if need.inner is None or not isinstance(slot, int) or need.numbers:
         return False
+    if not all(isinstance(leaves[i], jax.Array) for i in need.positions):
+        return False
     inner = ((key, need.positions), *need.inner)
     return not any(
         index.candidates(key, index.known(leaves[i] for i in places))

@@ -412,7 +412,7 @@ class Entry:
         inner = (places for n in plan.needs for _, places in n.inner or ())
         leaves = chain(*(need.positions for need in plan.needs), *inner)
         used = [*map(reader.leaf, dict.fromkeys(leaves))]
-        new = [f"not hasattr({leaf}, '_cachax')" for leaf in used]
+        new = [f"'_cachax' not in {leaf}.__dict__" for leaf in used]
         new += [f"not ({plan.supplied_code})", "here.trace is concrete"]
         if has_processes():
             new.append(f"are_global({joined(used)}) is {self.is_global}")

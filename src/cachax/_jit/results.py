@@ -50,6 +50,8 @@ class Brought:
     """For reports: its class and property."""
     is_supplied: bool = False
     """Whether the user put it there: it belongs to the object."""
+    is_shared: bool = True
+    """Whether all objects have the same one, and not each its own dictionary."""
     uses: Any = None
     numbers: Any = None
     """What it used, and the Python numbers of its object."""
@@ -60,7 +62,7 @@ class Brought:
             self.key,
             contents,
             self.statics,
-            self.packed.template(arrays),
+            self.packed.template(arrays, self.is_shared),
             self.uses,
             self.numbers,
         )
@@ -167,6 +169,10 @@ def bring_out(
     return {About(follows, tuple(b for b, _ in brought)): (out, arrays)}
 
 
+class CannotComeOutError(Exception):
+    """A value of an argument was computed inside, and would be lost."""
+
+
 def _returned(out: Any) -> list[Any]:
     layout = layout_of((out,))
     return [] if layout is None else layout.objects((out,))
@@ -180,14 +186,17 @@ def _of_objects(
     for number, obj in enumerate(objects):
         for key, inputs, uses, value in _values_of(obj, table):
             used = [inputs.arrays[i] for i in uses.positions]
-            if not all(id(x) in places for x in used):
-                continue
-            template = None if has_hidden_arrays(value) else template_of(value, used)
-            if template is None or not _comes_out_the_same(template):
-                continue
-            shaped = (template.leaves, template.structure)
-            packed = pack(value, key.of(obj), template=shaped)
-            if packed is not None and uses.is_shareable(inputs):
+            packed = template = None
+            if used and all(id(x) in places for x in used):
+                hides = has_hidden_arrays(value)
+                template = None if hides else template_of(value, used)
+            if template is not None and _comes_out_the_same(template):
+                shaped = (template.leaves, template.structure)
+                packed = pack(value, key.of(obj), template=shaped)
+            if template is None or packed is None or not uses.is_shareable(inputs):
+                if is_argument:
+                    raise CannotComeOutError
+            else:
                 positions = tuple(places[id(x)] for x in used)
                 about = Brought(
                     key,
@@ -197,6 +206,7 @@ def _of_objects(
                     is_argument,
                     number,
                     key.of(obj),
+                    is_shared=template.whole is not None,
                     uses=uses,
                     numbers=inputs.by_position,
                 )
@@ -258,10 +268,8 @@ def _belongs(key: Computed, names: Sequence[str], obj: Any) -> bool:
 
 
 def _comes_out_the_same(template: Template) -> bool:
-    """Not what numpy computed, nor a thing that would be the same one for all."""
-    return template.whole is not None and not any(
-        isinstance(x, NUMPY) for x in template.leaves
-    )
+    """Not what numpy computed."""
+    return not any(isinstance(x, NUMPY) for x in template.leaves)
 
 
 def _take_traced(
