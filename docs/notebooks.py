@@ -52,6 +52,7 @@ def run(made: NotebookNode, name: str) -> None:
 
 if __name__ == "__main__":
     os.environ["COLUMNS"] = "84"  # as many as a page has
+    os.environ["NO_COLOR"] = "1"  # the kernel sets FORCE_COLOR
     names = sys.argv[1:] or [path.stem for path in (ROOT / "examples").glob("*.py")]
     for name in sorted(names):
         made = notebook(ROOT / "examples" / f"{name}.py")

@@ -31,8 +31,8 @@ def over_chains(families: list[Family]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("family", "name"), cases, ids=ids)
 
 
-def over_keys(ways: dict[str, Any]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("way", ways)
+def over_keys(cases: dict[str, Any]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases)
 
 
 def fresh(family: Family, *, warm: bool = False) -> Any:

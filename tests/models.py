@@ -26,7 +26,7 @@ class Mesh:
 
     @cachax.cached_property
     def factor(self) -> Any:
-        """Over another one."""
+        """Reads a different property."""
         computing("factor")
         return jnp.linalg.cholesky(self.stiffness + 9 * jnp.eye(len(self.points)))
 

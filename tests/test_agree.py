@@ -78,7 +78,7 @@ def test_the_message_names_processes_that_do_the_same_together() -> None:
     assert "cachax.warm(obj)" in message
 
 
-def test_the_message_says_that_what_it_does_not_show_is_different() -> None:
+def test_the_message_says_that_a_difference_is_not_shown() -> None:
     found = {0: Decision("run f(#1)", "x"), 1: Decision("run f(#1)", "y")}
     assert "further arrays, are different" in differing(0, found, 2, "", 1.0)
     found[1] = Decision("run g(#1)", "y")

@@ -153,6 +153,50 @@ def test_warm_of_something_without_cached_properties() -> None:
     assert words == "cachax.warm: int has no cached properties."
 
 
+def test_warm_of_a_value() -> None:
+    words = words_of(lambda: cachax.warm(line().doubled), cachax.UsageError)
+    assert words.endswith("the name as a string: `cachax.warm(obj, 'name')`.")
+
+
+def test_warm_with_a_property_in_place_of_its_name() -> None:
+    words = words_of(
+        lambda: cachax.warm(line(), Line.doubled),  # type: ignore[arg-type]
+        cachax.UnknownPropertyError,
+    )
+    assert words.startswith("The name of a cached property must be a string. Line has:")
+
+
+class Sample(eqx.Module):
+    x: jax.Array
+
+    @cachax.cached_method
+    def moment(self, n: Any) -> jax.Array:
+        return jnp.mean(self.x**n)
+
+
+@pytest.mark.parametrize("name", ["moment", "moment(2)"])
+def test_warm_of_a_cached_method(name: str) -> None:
+    sample = Sample(jnp.ones(3))
+    words = words_of(lambda: cachax.warm(sample, name), cachax.UnknownPropertyError)
+    assert words.startswith("Sample.moment is a cached method, not a cached property.")
+
+
+def test_a_traced_argument_of_a_cached_method() -> None:
+    use = cachax.jit(lambda sample, n: sample.moment(n))
+    words = words_of(
+        lambda: use(Sample(jnp.ones(3)), 2), cachax.UnhashableArgumentError
+    )
+    assert words.startswith("Sample.moment: the argument 'n' is traced")
+    assert "`static_argnames`" in words
+
+
+def test_an_array_as_argument_of_a_cached_method() -> None:
+    words = words_of(
+        lambda: Sample(jnp.ones(3)).moment(jnp.ones(2)), cachax.UnhashableArgumentError
+    )
+    assert "Arrays are not. Pass a Python number" in words
+
+
 def test_warm_of_a_class() -> None:
     words = words_of(lambda: cachax.warm(Line), cachax.UsageError)
     assert "an object, not a class" in words
@@ -403,7 +447,7 @@ def drops() -> list[str]:
     return [str(warning.message) for warning in caught]
 
 
-def test_a_plain_jit_that_drops_a_value_warns_if_told_to() -> None:
+def test_a_plain_jit_that_drops_a_value_warns_on_request() -> None:
     assert drops() == []
     with cachax.warn_dropped():
         (words,) = drops()

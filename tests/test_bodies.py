@@ -335,7 +335,7 @@ def test_a_loop_computes_once(name: str, jit: Any) -> None:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_loop_computes_what_it_computes_with_a_plain_property(name: str) -> None:
+def test_a_loop_computes_the_same_as_with_a_plain_property(name: str) -> None:
     @jax.tree_util.register_dataclass
     @dataclass(frozen=True)
     class Plain:

@@ -389,7 +389,7 @@ def test_import_takes_jax_and_nothing_else() -> None:
     assert new <= {"cachax", "jax"}
 
 
-def test_a_copy_of_a_property_is_of_its_class_and_has_what_was_set() -> None:
+def test_a_copy_of_a_property_has_its_class_and_its_attributes() -> None:
     class Noted(cachax.cached_property):
         def __init__(self, note: str, func: Any) -> None:
             super().__init__(func)

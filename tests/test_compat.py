@@ -95,7 +95,7 @@ def test_a_callback_runs_at_the_concrete_level_inside_a_trace() -> None:
     assert ran == [1]
 
 
-def test_the_trace_of_grad_knows_what_is_outside() -> None:
+def test_the_trace_of_grad_knows_its_parent() -> None:
     def fun(x: jax.Array) -> jax.Array:
         inside = _compat.trace_of(x)
 

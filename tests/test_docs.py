@@ -37,7 +37,7 @@ def words(text: str) -> list[str]:
     jax.__version_info__ < (0, 10), reason="the pages show what the newest JAX prints"
 )
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_the_page_shows_what_comes_out(path: Path) -> None:
+def test_the_page_shows_the_output_of_its_code(path: Path) -> None:
     for shown, printed in played(path):
         assert agree(shown, printed), f"shown:\n{shown}\ncame out:\n{printed}"
 

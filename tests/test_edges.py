@@ -74,7 +74,7 @@ class Two(NamedTuple):
     ],
     ids=["tuple", "arrays", "namedtuple", "nested", "list", "dict"],
 )
-def test_a_container_replaced_by_another_at_the_same_place(pair: Any) -> None:
+def test_a_container_replaced_by_a_different_one_at_the_same_place(pair: Any) -> None:
     holder = Holder(None)
     for i in range(50):
         holder.x = None
@@ -475,9 +475,9 @@ HIDE = {
 
 
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("way", HIDE)
-def test_a_value_that_holds_its_object_where_it_is_not_visible(way: str) -> None:
-    obj = Linked(way)
+@pytest.mark.parametrize("place", HIDE)
+def test_a_value_that_holds_its_object_where_it_is_not_visible(place: str) -> None:
+    obj = Linked(place)
     with pytest.warns(cachax.NotKeptWarning, match=r"Linked\.hidden") as caught:
         obj.hidden  # noqa: B018
     assert caught[0].filename == __file__
@@ -609,7 +609,7 @@ def test_a_closure_over_arrays_is_computed_inside_and_not_retained(name: str) ->
     assert [ref() for ref in watched] == [None] * 4
 
 
-def test_a_returned_object_leaves_behind_what_cannot_travel() -> None:
+def test_a_returned_object_leaves_out_values_that_cannot_be_outputs() -> None:
     class More(Curve):
         @cachax.cached_property
         def names(self) -> Any:
@@ -887,7 +887,7 @@ jax.tree_util.register_pytree_node(
 )
 
 
-def test_a_field_that_moves_from_one_object_to_another() -> None:
+def test_a_field_that_moves_to_a_different_object() -> None:
     use = cachax.jit(lambda objects: [o.v for o in objects])
     a, b = Loosely(jnp.float32(1)), Loosely(jnp.float32(2))
     scale = a.scale = 10.0
@@ -916,7 +916,7 @@ class Ridge:
 
 
 def test_a_value_whose_body_reads_one_that_depends_on_a_number() -> None:
-    """The body of `solution` does the same for both, with another factor."""
+    """The body of `solution` does the same for both, with a different factor."""
     use = cachax.jit(lambda s: s.solution)
     first = Ridge(jnp.ones(3), jnp.float32(2), scale=2)
     assert use(first) == first.solution == 12
@@ -931,7 +931,7 @@ class Logarithm:
 
     @cachax.cached_property
     def safe(self) -> Any:
-        """With a nan on the way, and constants."""
+        """With a nan in between, and constants."""
         return jnp.where(self.x > 0, jnp.log(self.x), 0.0) * 2.5
 
 

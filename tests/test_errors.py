@@ -74,7 +74,7 @@ def test_a_tuple() -> None:
     check(made(make), TypeError, "Point.norm", "NamedTuple", "frozen dataclass")
 
 
-def test_a_named_tuple_is_told_at_the_latest_when_used() -> None:
+def test_a_named_tuple_is_refused_when_used() -> None:
     """Before Python 3.13 a NamedTuple does not tell its attributes their names."""
 
     def make() -> None:
@@ -199,7 +199,7 @@ def test_a_body_that_raises_keeps_nothing_and_shows_its_own_error() -> None:
     assert moody.value == 1
 
 
-def test_a_tracer_saved_by_another_trace_is_refused() -> None:
+def test_a_tracer_saved_by_an_earlier_trace_is_refused() -> None:
     saved: list[Any] = []
 
     class Leaky:
@@ -254,7 +254,7 @@ def test_a_value_that_closes_over_its_object_is_not_kept_and_says_so() -> None:
     assert table.look_up_well is table.look_up_well
 
 
-def test_a_host_only_body_under_plain_jax_jit_shows_the_way() -> None:
+def test_the_error_of_a_host_only_body_under_jax_jit_says_what_to_do() -> None:
     class Mesh(eqx.Module):
         x: jax.Array
 

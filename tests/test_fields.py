@@ -64,15 +64,15 @@ ONLY_REACHED = {
 }
 
 
-@pytest.mark.parametrize("way", HAYSTACKS | ONLY_REACHED)
-def test_it_is_reached(way: str) -> None:
-    haystack = (HAYSTACKS | ONLY_REACHED)[way]
+@pytest.mark.parametrize("container", HAYSTACKS | ONLY_REACHED)
+def test_it_is_reached(container: str) -> None:
+    haystack = (HAYSTACKS | ONLY_REACHED)[container]
     assert any(part is NEEDLE for part in walk(haystack))
 
 
-@pytest.mark.parametrize("way", HAYSTACKS)
-def test_it_counts_as_a_field(way: str) -> None:
-    assert any(part is NEEDLE for part in walk_fields(HAYSTACKS[way]))
+@pytest.mark.parametrize("container", HAYSTACKS)
+def test_it_counts_as_a_field(container: str) -> None:
+    assert any(part is NEEDLE for part in walk_fields(HAYSTACKS[container]))
 
 
 def test_each_thing_once_also_in_a_circle() -> None:
@@ -159,7 +159,7 @@ def test_nothing_is_inside_an_array_or_a_tracer() -> None:
     jax.grad(jax.jit(jax.grad(fun)))(3.0)
 
 
-def test_a_container_that_another_thread_changes_is_looked_at_again() -> None:
+def test_a_container_that_a_different_thread_changes_is_read_again() -> None:
     changing, seen = deque([1]), []
 
     def iterate(x: Any) -> Iterator[Any]:

@@ -97,7 +97,7 @@ MADE_INSIDE: dict[str, tuple[Callable[[], Any], float]] = {
 
 @pytest.mark.parametrize("kind", MADE_INSIDE)
 def test_an_argument_made_inside_a_jitted_function(kind: str) -> None:
-    """A trace makes another one each time."""
+    """A trace makes a new one each time."""
     make, expected = MADE_INSIDE[kind]
     use = cachax.jit(lambda m: m.integrate(make()))
     one = mesh(1, 2)
@@ -140,7 +140,7 @@ def test_a_change_of_an_argument_is_detected() -> None:
     assert [one.integrate(fun) for fun in arguments] == [9, 9, 9, 9]
 
 
-def test_a_function_is_computed_with_what_it_closed_over() -> None:
+def test_a_function_is_computed_with_its_closure() -> None:
     """A function that was compiled for one argument meets a new object after the
     argument has changed."""
     newton = Newton(2)
@@ -217,7 +217,7 @@ class Options:
     number: float
 
 
-def test_numbers_in_arguments_are_told_apart() -> None:
+def test_numbers_in_arguments_are_distinguished() -> None:
     one = Mesh(jnp.array([1, 2]))
     assert one.scaled(Options(2)).dtype == jnp.int32
     assert one.scaled(Options(2.0)).dtype == jnp.float32

@@ -31,7 +31,7 @@ def worlds() -> Worlds:
 
 
 @pytest.mark.parametrize("seed", SOME)
-def test_cachax_does_what_plain_properties_do(seed: int, worlds: Worlds) -> None:
+def test_cachax_agrees_with_plain_properties(seed: int, worlds: Worlds) -> None:
     failure = failure_of(Program.draw(seed), worlds)
     assert failure is None, str(shrunk(failure, worlds))
 
@@ -81,14 +81,16 @@ def test_it_finds_a_stale_value(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("is not" in message for message in messages(range(ALIKE, 2 * ALIKE)))
 
 
-def test_it_finds_what_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_finds_values_that_are_computed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Nothing is cached: the values are correct, the counts are not."""
     monkeypatch.setattr(cachax, "cached_property", property)
     counted = range(COUNTED * ALIKE, COUNTED * ALIKE + ALIKE)
     assert any("is allowed" in message for message in messages(counted))
 
 
-def test_it_finds_what_garbage_collection_decides(
+def test_it_finds_decisions_of_the_garbage_collector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A cache that is empty after every full collection."""
@@ -109,7 +111,7 @@ def test_it_finds_what_garbage_collection_decides(
     assert any(disagreement(Program.draw(seed)) for seed in range(20))
 
 
-def test_a_failure_shrinks_to_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_shrinks_to_a_small_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Machine, "collect", lambda self, r: self.world.name)
     seeds = [
         s for s in range(100) if "collect" in {o.name for o in Program.draw(s).ops}

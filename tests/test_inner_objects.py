@@ -87,7 +87,7 @@ def test_a_value_that_a_body_reads_of_an_object_it_returns_is_kept() -> None:
         assert counts["lower"] == 1, i
 
 
-def test_a_body_that_rebuilds_its_object_finds_what_is_known() -> None:
+def test_a_body_that_rebuilds_its_object_finds_known_values() -> None:
     for i in range(3):
         shifted = Shifted(X + i, X)
         with computations() as counts:

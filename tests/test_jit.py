@@ -357,7 +357,7 @@ class Odd(eqx.Module):
 
 
 @pytest.mark.parametrize("name", ["array", "scalar", "masked", "changing", "listed"])
-def test_a_value_comes_out_only_as_what_it_is(name: str) -> None:
+def test_a_value_comes_out_unchanged(name: str) -> None:
     @cachax.jit
     def made(arrays: list[Any]) -> Odd:
         new = Odd(arrays[0] + 1)
@@ -417,7 +417,7 @@ def test_a_value_comes_out_only_with_the_arrays_it_was_computed_from() -> None:
     assert number.norm.dtype == jnp.float32
 
 
-def test_a_preset_value_of_another_trace_is_refused() -> None:
+def test_a_preset_value_of_a_different_trace_is_refused() -> None:
     @cachax.jit
     def made(arrays: list[Any]) -> Any:
         return cachax.preset(Vector(arrays[0]), norm=jnp.sum(arrays[1]))
@@ -728,7 +728,7 @@ def test_a_static_result_retraces_when_it_changes() -> None:
     assert fun(vector(1.0, 2.0, 3.0)).tolist() == [0, 1, 2]
 
 
-def test_equal_statics_of_different_types_are_told_apart() -> None:
+def test_equal_statics_of_different_types_are_distinguished() -> None:
     class Number(eqx.Module):
         x: jax.Array
         n: Any = eqx.field(static=True)

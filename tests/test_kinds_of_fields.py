@@ -171,7 +171,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("make", CHANGES)
-def test_a_change_of_what_a_function_closes_over_is_detected(make: Any) -> None:
+def test_a_change_in_the_closure_of_a_function_is_detected(make: Any) -> None:
     by, change = make()
     one = Scaled(jnp.ones(()), by)
     assert one.value == 2

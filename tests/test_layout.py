@@ -36,7 +36,7 @@ def test_the_core_does_not_import_jax_internals() -> None:
             assert "jax._src" not in path.read_text(), path
 
 
-def test_every_package_says_what_belongs_there() -> None:
+def test_every_package_describes_its_contents() -> None:
     for package in BELOW:
         assert ast.get_docstring(
             ast.parse((SOURCE / package / "__init__.py").read_text())

@@ -74,7 +74,7 @@ def test_compiled_once_and_kept(name: str) -> None:
 
 
 @through
-def test_clear_cache_forgets_what_was_learned(name: str) -> None:
+def test_clear_cache_forgets_learned_uses(name: str) -> None:
     use = cachax.lift(TRANSFORMS[name])(lambda o: o.scaled)
     obj = make(FAMILIES[0])
     for _ in range(3):
@@ -211,7 +211,7 @@ def test_a_refused_transform_inside_a_decorator_is_refused(
 
 @pytest.mark.parametrize("donate", ["all", "all-except-first"])
 @pytest.mark.filterwarnings("ignore:Some donated buffers")
-def test_equinox_donates_what_it_would(donate: str) -> None:
+def test_equinox_donates_the_same_as_without(donate: str) -> None:
     """And never a cached value."""
 
     class Net(eqx.Module):

@@ -133,7 +133,7 @@ def test_a_property_added_after_a_call() -> None:
         assert cachax.is_cached(late, "total")
 
 
-def test_a_property_that_replaces_another_after_a_call() -> None:
+def test_a_property_that_is_replaced_after_a_call() -> None:
     @jax.tree_util.register_dataclass
     @dataclass(frozen=True)
     class Late:
@@ -219,7 +219,7 @@ def test_a_class_that_is_pickled_whole() -> None:
     assert set(cachax.cached(sent)) == {"total", "power(2)"}
 
 
-def test_an_object_may_become_one_of_another_class() -> None:
+def test_the_class_of_an_object_may_change() -> None:
     @jax.tree_util.register_dataclass
     @dataclass
     class Once:

@@ -194,7 +194,7 @@ def test_host_only_bodies_and_static_values() -> None:
     assert counts == {"host": 1}
 
 
-def test_a_jitted_method_has_what_is_outside() -> None:
+def test_a_jitted_method_gets_values_from_outside() -> None:
     p = point()
     with computations() as counts:
         assert int(p.jitted()) == 12
@@ -223,7 +223,7 @@ def test_a_traced_argument_is_refused() -> None:
         fun(point(), 2)
 
 
-def test_wrong_arguments_are_told_as_of_a_function() -> None:
+def test_wrong_arguments_give_the_error_of_a_function() -> None:
     with pytest.raises(TypeError, match="missing a required argument: 'n'"):
         point().plus()
 

@@ -1,4 +1,4 @@
-"""Objects that are new at every call: computed inside, brought out, once."""
+"""Objects that are new at every call: computed inside, returned, once."""
 
 import dataclasses
 import functools

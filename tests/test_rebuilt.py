@@ -25,7 +25,7 @@ def mesh() -> Mesh:
     return Mesh(jnp.arange(3.0), jnp.ones(3))
 
 
-def test_another_array_that_it_depends_on_is_detected() -> None:
+def test_a_different_array_that_it_depends_on_is_detected() -> None:
     use, one = of_mesh(), mesh()
     for i in range(4):
         close(use(replace(one, density=one.density + i)), 12 + 3 * i)
@@ -50,7 +50,7 @@ def test_a_static_field_is_detected() -> None:
         close(use(replace(one, order=order)), 9.0 * order + 3)
 
 
-def test_the_shape_of_what_is_not_used_is_detected() -> None:
+def test_the_shape_of_an_unused_array_is_detected() -> None:
     use, one = cachax.jit(lambda m: m.size + jnp.sum(m.density)), mesh()
     for shape in (3, 3, 3, 2, 2, 2, 3, 2):
         density = jnp.ones(shape)

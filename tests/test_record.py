@@ -114,12 +114,12 @@ shell.run_cell("print(report.events[0].where)")
     assert told.strip() == "In[2]:2"
 
 
-def test_carried_in_warm_and_cold() -> None:
+def test_passed_in_warm_and_cold() -> None:
     use, one = cachax.jit(lambda p: p.weights + p.y), process()
     with cachax.record() as report:
-        for _ in range(5):  # the last ones by the shortest way
+        for _ in range(5):  # the last ones on the shortest path
             use(one)
-    assert report.count("carried in") == 5
+    assert report.count("passed in") == 5
     assert report.count("called") == 5
     assert report.count("computed") == 2
     assert whys(report, "traced") == ["to determine which values it uses", "first call"]
@@ -130,8 +130,8 @@ def test_carried_in_warm_and_cold() -> None:
     ] == ["first call"]
 
 
-@pytest.mark.parametrize("way", ["list", "dict", "rebuilt", "new"])
-def test_carried_in_on_every_path(way: str) -> None:
+@pytest.mark.parametrize("path", ["list", "dict", "rebuilt", "new"])
+def test_passed_in_on_every_path(path: str) -> None:
     def ask(p: Any) -> Any:
         (one,) = jax.tree.leaves(p, is_leaf=lambda x: isinstance(x, Process))
         return one.weights
@@ -142,20 +142,20 @@ def test_carried_in_on_every_path(way: str) -> None:
         "dict": lambda: {"p": one},
         "rebuilt": lambda: dataclasses.replace(one, y=one.y),
         "new": process,
-    }[way]
+    }[path]
     with cachax.record() as report:
         for _ in range(20):
             use(arguments())
     carried = [e for e in report.events if e.name == "Process.weights"]
-    there = [e for e in carried if e.what.value in ("carried in", "computed inside")]
+    there = [e for e in carried if e.what.value in ("passed in", "computed inside")]
     assert len(there) == 20
-    if way == "new":
+    if path == "new":
         assert "a new object: computed inside" in there[-1].why
         assert whys(report, "inline") == []
         assert {fix.kind for fix in report.fixes} == {"recomputed"}
 
 
-def test_a_value_taken_over_and_carried_in_is_reused_once() -> None:
+def test_a_value_taken_over_and_passed_in_is_reused_once() -> None:
     use, one = cachax.jit(lambda p: p.factor), process()
     with cachax.record() as report:
         use(one)
@@ -164,16 +164,16 @@ def test_a_value_taken_over_and_carried_in_is_reused_once() -> None:
     assert (factor.computed, factor.reused) == (1, 1)
 
 
-def test_brought_out() -> None:
+def test_returned() -> None:
     grown = cachax.jit(lambda p: cachax.warm(Process(p.x + 1, p.y), "weights"))
     with cachax.record() as report:
         grown(process())
-    assert report.count("brought out") == 2
-    assert "returned its object" in whys(report, "brought out")[0]
+    assert report.count("returned") == 2
+    assert "returned its object" in whys(report, "returned")[0]
     assert set(whys(report, "inline")) == {"the object is made inside the trace"}
 
 
-def test_known_from_another_object() -> None:
+def test_known_from_a_different_object() -> None:
     one = process()
     one.factor  # noqa: B018
     with cachax.record() as report:
@@ -362,7 +362,7 @@ def test_as_json() -> None:
     with cachax.record() as report:
         cachax.jit(lambda p: p.weights)(one)
     read = json.loads(json.dumps(report.to_dict()))
-    assert {e["what"] for e in read["events"]} >= {"computed", "carried in", "called"}
+    assert {e["what"] for e in read["events"]} >= {"computed", "passed in", "called"}
     assert read["values"][0]["name"].startswith("Process.")
     assert read["dependencies"]["Process"]["factor"] == ["x"]
 
@@ -403,7 +403,7 @@ def test_off_it_is_not_there() -> None:
     assert is_off()
 
 
-def test_after_an_error_the_report_has_what_was_before() -> None:
+def test_after_an_error_the_report_has_the_earlier_events() -> None:
     one = process()
     with contextlib.suppress(ZeroDivisionError), cachax.record() as report:
         one.factor  # noqa: B018
@@ -472,7 +472,7 @@ def test_every_family(family: Family) -> None:
     assert f"{family.name}.scaled" in str(report)
 
 
-def test_values_are_what_they_are_without() -> None:
+def test_values_are_the_same_as_without_a_recording() -> None:
     one = process()
     expected = np.asarray(cachax.jit(lambda p: p.weights * 2)(one))
     with cachax.record():

@@ -138,7 +138,7 @@ class Holder:
 
 @pytest.mark.parametrize("kind", PARTS)
 @pytest.mark.parametrize("mode", ["eager", "jit"])
-def test_static_parts_that_look_alike_are_told_apart(kind: str, mode: str) -> None:
+def test_static_parts_that_look_alike_are_distinguished(kind: str, mode: str) -> None:
     make, read = PARTS[kind]
     x = x3()
     get = cachax.jit(lambda o: o.p) if mode == "jit" else (lambda o: o.p)
@@ -158,7 +158,7 @@ def test_a_part_that_is_exchanged_for_one_that_looks_alike(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["KDTree", "BytesIO", "Random"])
-def test_static_values_that_look_alike_are_told_apart(kind: str) -> None:
+def test_static_values_that_look_alike_are_distinguished(kind: str) -> None:
     """In the value itself: each has a program that was traced for it."""
     make, read = PARTS[kind]
 
@@ -227,7 +227,7 @@ def test_a_supplied_value_does_not_reach_the_original(supply: Any) -> None:
 
 
 @supplied
-def test_a_supplied_value_does_not_reach_what_is_made_of_a_result(
+def test_a_supplied_value_does_not_reach_objects_made_from_a_result(
     supply: Any,
 ) -> None:
     step = cachax.jit(lambda s: (s.p, Open(s.x, s.y + 1)))
@@ -506,7 +506,7 @@ NUMPY: dict[str, Any] = {
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
 @pytest.mark.parametrize("case", NUMPY)
-def test_a_numpy_value_means_in_jit_what_it_means_outside(case: str) -> None:
+def test_a_numpy_value_is_the_same_inside_jit_and_outside(case: str) -> None:
     make, fun = NUMPY[case]
     use = cachax.jit(fun)
     expected = fun(Host(x3(), make))
@@ -566,7 +566,7 @@ def test_a_field_that_overrides_a_cached_property_of_functools() -> None:
         same(use(obj), x3() * k)
 
 
-def test_a_field_that_another_thread_changes_while_the_body_runs() -> None:
+def test_a_field_that_a_different_thread_changes_while_the_body_runs() -> None:
     started, changed = threading.Event(), threading.Event()
 
     class Slow:
@@ -865,7 +865,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("order", [[3, 6], [6, 3]])
-def test_a_number_is_static_for_one_shape_and_not_for_another(order: Any) -> None:
+def test_a_number_is_static_for_some_shapes_only(order: Any) -> None:
     def fun(o: Any) -> Any:
         return jnp.zeros(o.n) if len(o.x) < 5 else o.x * o.n
 
@@ -875,7 +875,7 @@ def test_a_number_is_static_for_one_shape_and_not_for_another(order: Any) -> Non
         same(use(obj), fun(Counted(jnp.ones(n))))
 
 
-def test_a_number_that_is_static_for_one_shape_makes_no_programs_for_another() -> None:
+def test_a_number_that_is_static_for_one_shape_makes_no_programs_for_others() -> None:
     """The number is computed from a leaf, which is traced: so is the result, unless the
     body needs a concrete value."""
 

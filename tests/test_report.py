@@ -296,7 +296,7 @@ def test_two_reports_compared() -> None:
     assert "<td>Process.weights</td>" in comparison._repr_html_()
 
 
-def test_a_comparison_shows_what_plain_jit_computed_inside() -> None:
+def test_a_comparison_shows_values_that_plain_jit_computed_inside() -> None:
     def weights(process: Any) -> jax.Array:
         return process.weights  # type: ignore[no-any-return]
 
@@ -401,3 +401,15 @@ def test_a_second_program_for_new_objects_is_not_to_be_fixed() -> None:
     assert whys[:2] == ["first call", "to compute values of new objects inside"]
     assert len(whys) > 2
     assert report.fixes == []
+
+
+def test_a_function_that_was_compiled_before_the_recording() -> None:
+    @cachax.jit
+    def slope(p: Process) -> jax.Array:
+        return jax.grad(lambda p: p.weights.sum())(p).x
+
+    one = process()
+    for words in ("traced into a program", "slope was compiled before the recording"):
+        with cachax.record() as report:
+            slope(one)
+        assert words in str(report)

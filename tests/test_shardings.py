@@ -72,7 +72,7 @@ def pieces(x: Any) -> list[Any]:
 
 CASES = [(body, sharding) for body in BODIES for sharding in ("rows", "both")]
 CASES += [("centred", "columns"), ("every second", "columns"), ("gram", "everywhere")]
-CASES.remove(("in pieces", "both"))  # its devices are in another order
+CASES.remove(("in pieces", "both"))  # its devices are in a different order
 
 
 @pytest.mark.parametrize(("body", "sharding"), CASES)
@@ -90,7 +90,7 @@ def test_a_value_is_in_the_same_pieces_as_inside_jit(body: str, sharding: str) -
         np.testing.assert_allclose(t.value, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_two_ways_to_write_a_sharding_compile_once() -> None:
+def test_equivalent_shardings_compile_once() -> None:
     counted = {}
     for name, prop, jit in [
         ("jax", property, jax.jit),

@@ -80,7 +80,7 @@ def test_an_object_put_together_again_has_all_its_values(family: Family) -> None
 
 
 @over(PYTREES)
-def test_inside_a_trace_what_comes_from_the_argument_comes_from_outside(
+def test_inside_a_trace_values_of_arguments_come_from_outside(
     family: Family, no_leaks: None
 ) -> None:
     @cachax.jit
@@ -302,7 +302,7 @@ def test_a_value_of_an_inner_trace_never_gets_out(no_leaks: None) -> None:
         assert not isinstance(other.stiffness, jax.core.Tracer)
 
 
-def test_correct_derivatives_of_what_is_kept() -> None:
+def test_correct_derivatives_of_kept_values() -> None:
     def energy(points: Any) -> Any:
         first = mesh(points=points)
         total = jnp.sum(first.stiffness)
@@ -387,7 +387,7 @@ def second_of(a: Any, b: Any) -> Any:
     return b
 
 
-def test_another_static_function_uses_other_fields() -> None:
+def test_a_different_static_function_uses_other_fields() -> None:
     a, b = jnp.ones(3), jnp.ones(3)
     one = With(a, b, first_of)
     close(one.value, 3.0)
@@ -419,14 +419,14 @@ def test_a_function_whose_closure_changes() -> None:
     ],
     ids=repr,
 )
-def test_static_things_are_told_apart(mine: Any, others: Any) -> None:
+def test_static_parts_are_distinguished(mine: Any, others: Any) -> None:
     one = With(jnp.ones(3), jnp.ones(3), mine)
     assert one.shown[0] == repr(mine)
     assert replace(one, s=others).shown[0] == repr(others)
     assert replace(one, s=mine).shown[0] == repr(mine)
 
 
-def test_containers_that_know_more_than_what_is_in_them() -> None:
+def test_containers_with_more_than_their_items() -> None:
     one = With(jnp.ones(3), jnp.ones(3), collections.deque([1], maxlen=1))
     assert "maxlen=1" in one.shown[0]
     other = replace(one, s=collections.deque([1], maxlen=2))

@@ -12,7 +12,7 @@ from played import EXAMPLES
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 
 
-def test_the_picture_is_what_the_script_draws() -> None:
+def test_the_picture_is_the_one_that_the_script_draws() -> None:
     assert (ROOT / "docs" / "why.svg").read_text() == figures.why()
 
 

@@ -5,6 +5,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, Final
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -179,7 +180,7 @@ def test_a_body_that_uses_a_global_through_a_function_is_found() -> None:
     assert settings == {"power": 2.0}
 
 
-def test_constants_and_what_has_no_influence_are_all_right() -> None:
+def test_constants_and_globals_without_influence_pass() -> None:
     report = testing.check_laws(Bad(X), "constant", "quiet")
     assert not any("global" in each.title for each in report.not_tried)
 
@@ -332,3 +333,17 @@ def test_a_warning_that_was_given_before_makes_no_difference() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Closing().look_up  # noqa: B018  # it has warned
+
+
+def test_a_module_that_jit_refuses_is_tried_without_it() -> None:
+    class Scaled(eqx.Module):
+        x: jax.Array
+        scale: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return self.scale(self.x).sum()
+
+    result = testing.check_laws(Scaled(jnp.ones(3), jnp.sin))
+    assert "without a cache it fails too" in str(result)
+    assert str(result).count("and was passed to the function at path o.scale") == 1

@@ -356,7 +356,7 @@ def test_a_loop_factorises_once_whenever_the_collector_runs(name: str) -> None:
 
 @loops
 @pytest.mark.parametrize("jit", JITS)
-def test_every_step_returns_what_jax_jit_returns(name: str, jit: str) -> None:
+def test_every_step_returns_the_same_as_with_jax_jit(name: str, jit: str) -> None:
     if jax.__version_info__ < (0, 5) and jit != "jit":
         # An integer of a donated state once came out with the bits of a float, with two
         # unrelated implementations of `cachax.jit`; the cause is not known.

@@ -32,7 +32,7 @@ def packed(value: Any) -> Any:
     ],
     ids=str,
 )
-def test_what_travels_and_what_is_static(value: Any, arrays: int) -> None:
+def test_arrays_are_inputs_and_the_rest_is_static(value: Any, arrays: int) -> None:
     parts = packed(value)
     assert len(parts.arrays) == parts.form.holes == arrays
     assert all(isinstance(x, jax.Array) for x in parts.arrays)

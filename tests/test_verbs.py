@@ -73,14 +73,14 @@ class Box:
         return 1
 
 
-def test_preset_beats_what_a_user_has_laid_in() -> None:
+def test_preset_takes_precedence_over_a_stored_value() -> None:
     box = Box()
     box.size = 2
     assert cachax.preset(box, size=3).size == 3
     assert box.size == 2
 
 
-def test_clear_takes_away_what_a_user_has_laid_in() -> None:
+def test_clear_removes_a_stored_value() -> None:
     box = Box()
     box.size = 2
     cachax.clear(box)

@@ -104,7 +104,7 @@ def mesh_of_batch(mesh: Mesh) -> Mesh:
 
 _batches: dict[int, tuple[Mesh, Mesh]] = {}
 
-WAYS: dict[str, Callable[[], Any]] = {
+USES: dict[str, Callable[[], Any]] = {
     "read": lambda: lambda mesh: mesh.total,
     "chain": lambda: lambda mesh: mesh.twice,
     "jitted body": lambda: lambda mesh: mesh.jitted,
@@ -119,10 +119,10 @@ WAYS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("before", [1, 2, 4])
-def test_a_numpy_array_written_to_in_place_is_found(way: str, before: int) -> None:
-    use, mesh = WAYS[way](), made()
+def test_a_numpy_array_written_to_in_place_is_found(name: str, before: int) -> None:
+    use, mesh = USES[name](), made()
     with cachax.verify():
         for _ in range(before):
             use(mesh)
@@ -131,19 +131,19 @@ def test_a_numpy_array_written_to_in_place_is_found(way: str, before: int) -> No
             use(mesh)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_outside_nothing_is_detected(way: str) -> None:
+@pytest.mark.parametrize("name", USES)
+def test_outside_nothing_is_detected(name: str) -> None:
     """The same program, to show that the one above can fail."""
-    use, mesh = WAYS[way](), made()
+    use, mesh = USES[name](), made()
     values = [use(mesh) for _ in range(4)]
     mesh.points[0] = 100.0
     np.testing.assert_array_equal(use(mesh), values[0])
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "static"])
-def test_what_does_not_change_is_correct(way: str, no_leaks: None) -> None:
+@pytest.mark.parametrize("name", [name for name in USES if name != "static"])
+def test_unchanged_arrays_are_correct(name: str, no_leaks: None) -> None:
     for of in (np, jnp):
-        use, mesh = WAYS[way](), made(of=of)
+        use, mesh = USES[name](), made(of=of)
         with cachax.verify():
             values = [use(mesh) for _ in range(5)]
         for value in values:
@@ -180,7 +180,7 @@ def test_a_stale_value_of_a_function_of_several_arrays_is_found(
     assert product(a, b) is kept
 
 
-def test_a_field_replaced_by_another_thread_is_not_a_difference() -> None:
+def test_a_field_replaced_by_a_different_thread_is_not_a_difference() -> None:
     class Slow:
         def __init__(self) -> None:
             self.x = jnp.ones(2)
@@ -188,7 +188,7 @@ def test_a_field_replaced_by_another_thread_is_not_a_difference() -> None:
         @cachax.cached_property
         def total(self) -> Any:
             if cachax.is_cached(self, "total"):  # being computed again
-                self.x = jnp.zeros(2)  # as another thread would
+                self.x = jnp.zeros(2)  # as a different thread would
             return jnp.sum(self.x)
 
     slow = Slow()
@@ -234,7 +234,7 @@ class Counter:
 numbers = itertools.count()
 
 
-def test_a_body_that_returns_something_else_each_time_is_told_apart() -> None:
+def test_a_body_that_returns_a_different_value_each_time_is_recognised() -> None:
     counter = Counter()
     with cachax.verify(), pytest.raises(StaleValueError) as caught:
         counter.next, counter.next  # noqa: B018 (the reads are the test)

@@ -241,7 +241,7 @@ def test_a_copy_is_a_different_object() -> None:
     assert fun(loose) == 2
 
 
-def test_a_field_that_gets_another_name_is_detected() -> None:
+def test_a_field_that_gets_a_different_name_is_detected() -> None:
     class Pair(flax.struct.PyTreeNode, frozen=False):
         x: Any
         y: Any

@@ -21,7 +21,7 @@ def adding(word: str) -> Callable[[Any], Any]:
     return lambda fun: lambda self: f"{fun(self)} {word}"
 
 
-def test_contexts_may_overlap_in_any_way() -> None:
+def test_contexts_may_overlap() -> None:
     greeter = Greeter()
     first, second = watching({METHOD: adding("a")}), watching({METHOD: adding("b")})
     first.__enter__()

@@ -87,9 +87,18 @@ has: size.
 
     def __init__(self, cls: type, name: str, known: Iterable[str]) -> None:
         names = ", ".join(sorted(known))
+        owner = plain_name(cls)
+        method = str(name).partition("(")[0]
+        who = owner
+        if not isinstance(name, str):
+            said = "The name of a cached property must be a string."
+        elif type(getattr(cls, method, None)).__name__ == "CachedMethod":
+            said = f"{owner}.{method} is a cached method, not a cached property."
+        else:
+            said, who = f"{owner} has no cached property {name!r}.", "It"
         super().__init__(
-            f"{plain_name(cls)} has no cached property {name!r}. "
-            + (f"It has: {names}." if names else "It has none at all.")
+            f"{said} "
+            + (f"{who} has: {names}." if names else f"{who} has none at all.")
         )
 
 
@@ -146,15 +155,29 @@ hashable. Pass a tuple for a list, a frozenset for a set.
 
     def __init__(self, owner: str, name: str, argument: object, is_array: bool) -> None:
         kind = type(argument).__name__
-        super().__init__(
-            f"{owner}: the argument {name!r} is of type {kind!r}. A value is kept for "
-            "each set of arguments, so they must be hashable. "
-            + (
-                "Arrays are not, and a traced array has no value yet: make it a field "
-                "of the object, or write a plain method that uses cached properties."
-                if is_array
-                else "Pass a tuple for a list, a frozenset for a set."
+        is_tracer = is_array and kind.endswith("Tracer")
+        what = (
+            "traced, so its value is not known yet"
+            if is_tracer
+            else f"of type {kind!r}"
+        )
+        if is_tracer:
+            instead = (
+                "If it is an argument of a jitted function, name it there in "
+                "`static_argnames`. Otherwise make"
             )
+        elif is_array:
+            instead = "Arrays are not. Pass a Python number, make"
+        else:
+            instead = "Pass a tuple for a list, a frozenset for a set."
+        if is_array:
+            instead += (
+                " it a field of the object, or write a plain method that uses cached "
+                "properties."
+            )
+        super().__init__(
+            f"{owner}: the argument {name!r} is {what}. A value is kept for each set "
+            f"of arguments, so they must be hashable. {instead}"
         )
 
 
@@ -458,7 +481,7 @@ def host_only_note(owner: str) -> str:
         "`if`) but was read on a traced object. Under `cachax.jit` it is computed "
         "outside the trace, if its object is an argument and the value consists of "
         "arrays and hashable parts. Under plain `jax.jit`, `jax.vmap` or `jax.grad`, "
-        "read it outside and pass the value."
+        "and in the carry of a loop, read it outside and pass the value."
     )
 
 
@@ -547,6 +570,13 @@ def given_a_class(function: str, cls: type) -> UsageError:
     )
 
 
+def not_a_function(function: str, given: object) -> UsageError:
+    return UsageError(
+        f"cachax.{function} takes a function and its arguments, not an object of type "
+        f"{plain_name(type(given))!r}: write `cachax.{function}(f, x)` for `f(x)`."
+    )
+
+
 def given_a_function(function: str) -> UsageError:
     return UsageError(
         f"cachax.{function} takes an object with cached values. To cache the results "
@@ -557,6 +587,10 @@ def given_a_function(function: str) -> UsageError:
 
 def nothing_to_warm(cls: type, inside: type | None) -> UsageError:
     said = f"cachax.warm: {plain_name(cls)} has no cached properties."
+    if hasattr(cls, "dtype"):
+        said += (
+            " Pass the object, and the name as a string: `cachax.warm(obj, 'name')`."
+        )
     if inside is not None:
         name = plain_name(inside)
         said += (

@@ -9,6 +9,7 @@ import dataclasses
 import gc
 import inspect
 import pickle
+import re
 import sys
 import warnings
 import weakref
@@ -353,7 +354,7 @@ def _says_so_itself(error: Exception) -> bool:
 
 
 def _words(error: Exception) -> str:
-    first = str(error).strip().split("\n")[0]
+    first = re.sub(r" at 0x[0-9a-f]+", "", str(error).strip().split("\n")[0])
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 

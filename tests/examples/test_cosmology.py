@@ -111,7 +111,7 @@ def test_the_errors_are_those_of_the_fisher_matrix(example, weighted):
 
 
 def test_a_different_hubble_constant_keeps_the_table(example):
-    kept = "Cosmology.table: already cached, carried in"
+    kept = "Cosmology.table: already cached, passed in"
     assert example.printed.count(kept) == 1
 
 
@@ -122,7 +122,7 @@ def test_the_tables_of_all_universes_are_computed_once(example):
     assert size == f"{16 * 1025 * 8 / 1000:.1f} kB"
 
 
-def test_the_three_ways_agree(example):
+def test_the_three_versions_agree(example):
     """By hand, functools and cachax, on the distance of the first supernova."""
     answers, draws, z = (example.arrays[k] for k in ("answers", "draws", "z"))
     expected = [luminosity_distance(p, z[0]) for p in draws.T]

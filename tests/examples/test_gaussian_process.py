@@ -2,7 +2,7 @@
 
 The covariance here is the general Matérn formula with a Bessel function, and the
 likelihood is that of `scipy.stats`. The condition number is 440 at this size, and
-solutions agree to about 1e-13; a tolerance of 1e-9 leaves room for another BLAS.
+solutions agree to about 1e-13; a tolerance of 1e-9 leaves room for a different BLAS.
 """
 
 import re
@@ -154,10 +154,10 @@ def test_factor_and_alpha_are_computed_once_for_all_predictions(example):
 
 def test_corrected_readings_keep_the_factor(example):
     assert "Process.factor: found for the same arrays" in example.printed
-    assert "Process.alpha: computed now, carried in" in example.printed
+    assert "Process.alpha: computed now, passed in" in example.printed
 
 
-def test_the_three_ways_agree(example):
+def test_the_three_versions_agree(example):
     """By hand, functools and cachax, on the mean of a day."""
     answers, mean = example.arrays["answers"], example.arrays["mean"]
     assert answers.shape == (3, 24)

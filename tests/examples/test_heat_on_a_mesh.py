@@ -175,7 +175,7 @@ def test_the_steepest_edge_is_a_side_of_a_triangle(coarse: Played) -> None:
 
 def test_a_different_heater_keeps_the_factorisation(coarse: Played) -> None:
     for name in ("Shell.matrices", "Shell.factor"):
-        assert f"{name}: already cached, carried in" in coarse.printed
+        assert f"{name}: already cached, passed in" in coarse.printed
 
 
 def test_there_are_two_factorisations_for_two_shapes(counted: dict) -> None:
@@ -186,7 +186,7 @@ def test_there_are_two_factorisations_for_two_shapes(counted: dict) -> None:
     assert counts["Shell.edges"] == 1
 
 
-def test_all_three_ways_agree(counted: dict) -> None:
+def test_all_three_versions_agree(counted: dict) -> None:
     by_hand, functools, ours = counted["values"]
     np.testing.assert_array_equal(ours, by_hand)
     np.testing.assert_allclose(functools, ours, rtol=1e-11)

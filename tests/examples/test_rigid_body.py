@@ -183,9 +183,9 @@ def test_what_is_derived_is_computed_once_for_the_path(
 
 
 def test_other_masses_keep_the_jacobians(result: Played) -> None:
-    assert "Arm.jacobians: found for the same arrays, carried in" in result.printed
+    assert "Arm.jacobians: found for the same arrays, passed in" in result.printed
 
 
-def test_all_three_ways_agree(inside: Inside) -> None:
+def test_all_three_versions_agree(inside: Inside) -> None:
     np.testing.assert_allclose(inside["ours"], inside["by_hand"], atol=1e-13)
     np.testing.assert_allclose(inside["ours"], inside["functools"], atol=1e-13)

@@ -347,7 +347,7 @@ class Machine:
         return self.world.jit(lambda o: numbers(get(o, prop)))(obj)
 
     def come_back(self, r: Random) -> Any:
-        """An object that a jitted function returns: itself, or with another field."""
+        """An object that a jitted function returns: itself, or with a new field."""
         name, obj = self.pick(r, pytree=True)
         prop = self.prop(r, obj)
         way = r.choice(self.profile.ways)

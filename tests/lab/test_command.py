@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_run(
     assert "No such file or directory" in capsys.readouterr().err
 
 
-def test_without_rich_it_says_what_to_install(
+def test_without_rich_it_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
@@ -78,7 +78,7 @@ def test_without_rich_it_says_what_to_install(
     assert "pip install 'cachax[lab]'" in capsys.readouterr().err
 
 
-def test_chosen_cells_are_measured_told_and_written(
+def test_chosen_cells_are_measured_reported_and_written(
     tmp_path: Path, capsys: Capture
 ) -> None:
     files = {kind: tmp_path / f"lab.{kind}" for kind in ("json", "html", "svg")}
@@ -163,7 +163,7 @@ def test_the_picture_has_a_square_for_each_cell(matrix: Matrix) -> None:
         assert entry.title in texts
 
 
-def test_the_picture_says_what_it_shows(matrix: Matrix) -> None:
+def test_the_picture_has_a_description(matrix: Matrix) -> None:
     title = ElementTree.fromstring(picture(matrix)).find(f"{SVG}title")
     assert title is not None
     assert re.fullmatch(

@@ -115,7 +115,7 @@ def test_cachax_is_correct_in_every_cell(strategy: str, probe: str) -> None:
         ("vmap_twice", {"vmap": jax.vmap}),
     ],
 )
-def test_it_is_correct_because_of_what_it_brings(
+def test_it_is_correct_because_of_its_additions(
     probe: str, plain: dict[str, Any]
 ) -> None:
     way = known_strategies()["cachax_dataclass"].load().way

@@ -57,7 +57,7 @@ def test_a_published_count_is_named(page: Page) -> None:
     assert "as in the published experiment" in page.locator(".happened").inner_text()
 
 
-def test_the_filter_keeps_what_fits(page: Page) -> None:
+def test_the_filter_keeps_matching_rows(page: Page) -> None:
     box = page.get_by_label("Filter the approaches")
     box.fill("functools")
     assert rows(page) == ["functools_flax"]

@@ -19,7 +19,7 @@ def test_the_picture_is_that_of_a_run_now() -> None:
 
     # JAX 0.12 differs in two cells of `jax.new_ref`. One version draws the picture.
     if f"on JAX {version('jax')}<" not in (ROOT / "docs" / "lab.svg").read_text():
-        pytest.skip("the picture was drawn with another JAX")
+        pytest.skip("the picture was drawn with a different JAX")
     for peer in ("distrax", "lineax", "netket", "numpyro"):
         if importlib.util.find_spec(peer) is None:  # not imported: netket has effects
             pytest.skip(f"needs {peer}")

@@ -106,7 +106,7 @@ def test_a_strategy_and_a_probe_are_one_new_file_each(
     }
 
 
-def test_a_way_that_says_nothing_of_them_has_plain_methods_and_functions(
+def test_an_approach_without_its_own_has_plain_methods_and_functions(
     add_strategy: Add,
 ) -> None:
     add_strategy("no_cache", NO_CACHE)
@@ -118,7 +118,7 @@ def test_a_way_that_says_nothing_of_them_has_plain_methods_and_functions(
         assert (cell.verdict, cell.work) == (Verdict.RECOMPUTED, count), probe
 
 
-def test_what_the_docs_show_is_what_is_tested() -> None:
+def test_the_code_in_the_docs_is_the_code_under_test() -> None:
     page = (Path(__file__).parents[2] / "docs" / "lab.md").read_text()
     for text in (NO_CACHE, TEN_READS):
         assert textwrap.dedent(text) in page
@@ -220,7 +220,7 @@ def test_an_impossible_count_is_not_a_success() -> None:
     assert Measured(1.0, [1.0, 1.0]).verdict is Verdict.WRONG
 
 
-def test_progress_is_told_of_every_cell() -> None:
+def test_progress_is_reported_for_every_cell() -> None:
     told: list[tuple[str, str]] = []
     matrix = run(
         ["functools_dataclass"],

@@ -329,7 +329,7 @@ def test_copies_change_nothing(seed: int, undisturbed: Any) -> None:
 
 
 @seeds
-def test_reading_what_is_cached_changes_nothing(seed: int, undisturbed: Any) -> None:
+def test_reading_a_cached_value_changes_nothing(seed: int, undisturbed: Any) -> None:
     def look(world: World) -> None:
         for model in world.pool:
             cachax.cached(model)
@@ -498,7 +498,7 @@ def computed_for(obj: Any, name: str) -> bool:
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_a_value_without_arrays_is_not_found_because_another_object_is_alive(
+def test_whether_a_value_without_arrays_is_found_does_not_depend_on_other_objects(
     keeps: bool,
 ) -> None:
     first = Scaled(jnp.ones(3), jnp.ones(3))

@@ -23,10 +23,10 @@ def test_each_order_of_access_computes_once(
     family: Family, name: str, order: str
 ) -> None:
     obj = fresh(family)
-    ways = {"read": reader(name), "jit": cachax.jit(reader(name))}
+    readers = {"read": reader(name), "jit": cachax.jit(reader(name))}
     with computations() as counts:
-        for way in order.split():
-            close(ways[way](obj), truth(name))
+        for access in order.split():
+            close(readers[access](obj), truth(name))
     assert counts == once(name)
 
 

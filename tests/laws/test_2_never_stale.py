@@ -44,10 +44,10 @@ REBUILD: dict[str, Rebuild] = {
 @over_chains(FAMILIES)
 @over_keys(REBUILD)
 def test_a_rebuilt_object_has_its_own_values(
-    family: Family, name: str, warm: bool, way: str
+    family: Family, name: str, warm: bool, case: str
 ) -> None:
     obj = fresh(family, warm=warm)
-    new, a = REBUILD[way](family, obj)
+    new, a = REBUILD[case](family, obj)
     close(arrays_of(new)[0], a)
     close(read(name, new), truth(name, *arrays_of(new)))
     close(read(name, obj), truth(name))
@@ -76,10 +76,10 @@ REBUILD_TREE: dict[str, Rebuild] = {
 @over_chains(PYTREES)
 @over_keys(REBUILD_TREE)
 def test_an_object_rebuilt_by_jax_has_its_own_values(
-    family: Family, name: str, warm: bool, way: str
+    family: Family, name: str, warm: bool, case: str
 ) -> None:
     obj = fresh(family, warm=warm)
-    new, a = REBUILD_TREE[way](family, obj)
+    new, a = REBUILD_TREE[case](family, obj)
     close(arrays_of(new)[0], a)
     fun = cachax.jit(reader(name))
     for o in (new, obj):

@@ -31,27 +31,27 @@ def scalar_of(name: str) -> Callable[[Any], Any]:
 
 
 @functools.cache
-def expected(way: str, name: str) -> Any:
+def expected(case: str, name: str) -> Any:
     """The derivative with respect to the two arrays."""
     with jax.check_tracer_leaks(False):  # not what is tested
         fun = jax.jit(lambda ab: jnp.sum(jnp.sin(TRUTH[name](*ab))))
-        return DERIVATIVES[way](fun, (jnp.asarray(A), jnp.asarray(B)))
+        return DERIVATIVES[case](fun, (jnp.asarray(A), jnp.asarray(B)))
 
 
 @over(PYTREES)
 @over_keys(DERIVATIVES)
-def test_of_a_function_of_the_object(family: Family, warm: bool, way: str) -> None:
+def test_of_a_function_of_the_object(family: Family, warm: bool, case: str) -> None:
     obj = fresh(family, warm=warm)
-    close(DERIVATIVES[way](scalar_of("scaled"), obj), expected(way, "scaled"))
+    close(DERIVATIVES[case](scalar_of("scaled"), obj), expected(case, "scaled"))
 
 
 @over_chains(PYTREES)
 @over_keys(DERIVATIVES)
 def test_of_a_jitted_function_of_the_object(
-    family: Family, name: str, warm: bool, way: str
+    family: Family, name: str, warm: bool, case: str
 ) -> None:
     obj = fresh(family, warm=warm)
-    close(DERIVATIVES[way](cachax.jit(scalar_of(name)), obj), expected(way, name))
+    close(DERIVATIVES[case](cachax.jit(scalar_of(name)), obj), expected(case, name))
 
 
 @over_chains(PYTREES)

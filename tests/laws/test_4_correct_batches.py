@@ -74,10 +74,10 @@ def batch_truth(name: str) -> Any:
 @over(PYTREES)
 @over_keys(BATCHED)
 def test_a_property_is_that_of_one_example(
-    family: Family, warm: bool, way: str
+    family: Family, warm: bool, case: str
 ) -> None:
     batch, name = batch_of(family, warm=warm), "scaled"
-    apply = BATCHED[way]
+    apply = BATCHED[case]
     close(apply(reader(name), batch), batch_truth(name))
     close(cachax.jit(lambda o: apply(reader(name), o))(batch), batch_truth(name))
 
@@ -85,10 +85,10 @@ def test_a_property_is_that_of_one_example(
 @over(PYTREES)
 @over_keys(BATCHED)
 def test_a_batch_in_a_jitted_function_is_correct(
-    family: Family, warm: bool, way: str
+    family: Family, warm: bool, case: str
 ) -> None:
     batch, name = batch_of(family, warm=warm), "jit_scaled"
-    close(BATCHED[way](cachax.jit(reader(name)), batch), batch_truth(name))
+    close(BATCHED[case](cachax.jit(reader(name)), batch), batch_truth(name))
 
 
 @over_chains(FAMILIES)

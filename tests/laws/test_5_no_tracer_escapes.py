@@ -73,38 +73,38 @@ TOUCH: dict[str, Callable[[Any], Any]] = {
 """Transformations of a function of one number."""
 
 
-def expected(name: str, way: str) -> Any:
+def expected(name: str, case: str) -> Any:
     with jax.check_tracer_leaks(False):  # not what is tested
-        return TOUCH[way](lambda y: y * truth(name)[0])(jnp.float32(2))
+        return TOUCH[case](lambda y: y * truth(name)[0])(jnp.float32(2))
 
 
 @over(FAMILIES)
 @over_keys(TOUCH)
-def test_of_a_closed_over_object(family: Family, way: str) -> None:
+def test_of_a_closed_over_object(family: Family, case: str) -> None:
     """It is computed outside the trace, so it is there afterwards."""
     obj, name = fresh(family), family.chains[-1]
     with computations() as counts:
-        got = TOUCH[way](lambda x: x * read(name, obj)[0])(jnp.float32(2))
+        got = TOUCH[case](lambda x: x * read(name, obj)[0])(jnp.float32(2))
         assert cachax.is_cached(obj, name)
         close(read(name, obj), truth(name))
-    close(got, expected(name, way))
+    close(got, expected(name, case))
     assert counts == once(name)
 
 
 @over(PYTREES)
 @over_keys(TOUCH)
 @pytest.mark.parametrize("jit", [jax.jit, cachax.jit], ids=["jax", "cachax"])
-def test_of_a_traced_object(family: Family, way: str, jit: Any) -> None:
+def test_of_a_traced_object(family: Family, case: str, jit: Any) -> None:
     """Touched inside a transformation inside jit, then again further out."""
     obj, name = fresh(family), "scaled"
 
     @jit
     def outer(o: Any, x: Any) -> Any:
-        inside = TOUCH[way](lambda y: y * read(name, o)[0])(x)
+        inside = TOUCH[case](lambda y: y * read(name, o)[0])(x)
         return inside, read(name, o)
 
     # JAX says that a custom rule made inside a trace leaks it, with no cachax about.
-    with jax.check_tracer_leaks("custom" not in way), computations() as counts:
+    with jax.check_tracer_leaks("custom" not in case), computations() as counts:
         got = outer(obj, jnp.float32(2))
-    close(got, (expected(name, way), truth(name)))
+    close(got, (expected(name, case), truth(name)))
     assert counts == once(name)

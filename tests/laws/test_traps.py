@@ -255,7 +255,7 @@ class Chain(Plain):
         return self.inner + jnp.sum(self.y)
 
 
-def test_a_property_uses_what_the_properties_it_reads_use(read: Any) -> None:
+def test_a_property_uses_the_fields_of_the_properties_it_reads(read: Any) -> None:
     one = Chain(x3(), x3() + 1, x3() + 2)
     cases = [
         (one, {"p": 1, "inner": 1}),
@@ -586,7 +586,9 @@ class OfPart(Plain):
         return self.x * self.part.n
 
 
-def test_static_parts_that_are_not_equal_are_told_apart_when_ids_are_reused() -> None:
+def test_static_parts_that_are_not_equal_are_distinguished_when_ids_are_reused() -> (
+    None
+):
     """Each one dies before the next is made, often at the same address."""
     x, read = x3(), reader()
     for n in range(30):
@@ -1002,7 +1004,7 @@ def test_a_flatten_that_reads_the_property_does_not_recurse(read: Any) -> None:
     assert counts == {"p": 1}
 
 
-def test_an_object_whose_flatten_reads_the_property_comes_out_right() -> None:
+def test_an_object_whose_flatten_reads_the_property_comes_out_correct() -> None:
     step = cachax.jit(lambda o: FlattenReads(o.x + o.p))
     obj = FlattenReads(x3())
     for _ in range(3):
@@ -1384,7 +1386,7 @@ class Divides(Plain):
 
 
 @pytest.mark.parametrize("setting", [jax.debug_nans, jax.debug_infs])
-def test_debug_nans_finds_what_it_finds_with_jax_jit(setting: Any) -> None:
+def test_debug_nans_finds_the_same_as_with_jax_jit(setting: Any) -> None:
     use = cachax.jit(lambda o: jnp.sum(o.p))
     with setting(True):
         same(use(Divides(x3())), jnp.sum(1 / x3()))

@@ -61,7 +61,7 @@ def test_an_array_on_a_class_that_flattens_its_dict(head: str) -> None:
 
 
 @pytest.mark.parametrize("head", CHEX.values(), ids=CHEX)
-def test_an_array_on_a_class_that_flattens_its_dict_one_way(head: str) -> None:
+def test_an_array_on_a_class_that_only_flattens_its_dict(head: str) -> None:
     assert severities(head + BODY) == [("CX103", "warning")]
 
 
@@ -217,9 +217,7 @@ def test_a_value_that_is_unknown_is_information(body: str) -> None:
         ("Something", ["cx101"]),
     ],
 )
-def test_the_annotation_says_what_the_body_does_not(
-    annotation: str, expected: list[str]
-) -> None:
+def test_the_annotation_adds_to_the_body(annotation: str, expected: list[str]) -> None:
     body = f"""
     class Foo(eqx.Module):
         @cached_property

@@ -418,7 +418,7 @@ def test_cx301_is_refused_when_the_class_is_made() -> None:
     assert point.norm == 5.0
 
 
-def test_cx302_drops_what_was_cached_before() -> None:
+def test_cx302_drops_values_cached_before() -> None:
     for page, correct in ((example, False), (instead, True)):
 
         class Series(page("CX302")["Series"]):  # type: ignore[misc]

@@ -350,7 +350,7 @@ def test_leaves_of_a_class_without_annotations() -> None:
     assert codes(text.replace("self.a @ self.a.T", "self.n + self.n")) == ["cx101"]
 
 
-def test_leaves_that_numpyro_is_told_of() -> None:
+def test_leaves_that_are_declared_to_numpyro() -> None:
     text = """
     class Normal(dist.Distribution):
         arg_constraints = {"scale": None}

@@ -50,7 +50,7 @@ def framed(code: str, start: Place, end: Place, cell: int | None = None) -> list
     return text.render([finding], quiet=True, stdin=source).splitlines()[1:-1]
 
 
-def test_the_frame_marks_what_the_finding_is_about() -> None:
+def test_the_frame_marks_the_subject_of_the_finding() -> None:
     code = "\n\n\tx = f(1)\r\n\nz\n"
     assert framed(code, Place(3, 6), Place(3, 10)) == [
         "  |",

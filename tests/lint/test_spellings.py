@@ -340,7 +340,7 @@ def test_a_function_that_closes_over_a_changing_object(function: str) -> None:
         ("lambda x: self.w * x", "self.w = w; self.f = jax.jit(lambda x: w * x)"),
     ],
 )
-def test_a_function_that_closes_over_what_stays(function: str, body: str) -> None:
+def test_a_function_that_closes_over_constants(function: str, body: str) -> None:
     assert codes(CLOSED.format(function=function, method="update", body=body)) == []
 
 

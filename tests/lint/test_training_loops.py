@@ -146,7 +146,7 @@ class Trainer:
     assert codes(head + method.replace("jax.jit", "cachax.jit")) == []
 
 
-def test_the_message_names_the_value_and_what_did_not_change() -> None:
+def test_the_message_names_the_value_and_the_unchanged_argument() -> None:
     (found,) = linted(IMPORTS + PROGRAM)
     assert found.message == (
         "jax.jit loses `State.factor` in every step of the loop in line "

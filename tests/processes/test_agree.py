@@ -36,7 +36,7 @@ def test_every_mistake_is_an_error_in_every_process() -> None:
     assert 0 < now < 3 * 64
 
 
-def test_the_watcher_says_why_a_process_waits_and_what_was_mixed_up() -> None:
+def test_the_watcher_says_why_a_process_waits_and_which_programs_differ() -> None:
     ended = run("processes.mistakes:watched", 2)
     all_well(ended)
     for each in ended:

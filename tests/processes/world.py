@@ -125,7 +125,7 @@ class World:
         return self.jit(use)
 
     def every_second(self, s: Any) -> Any:
-        """As a plain property it has another sharding, outside of `jax.jit`."""
+        """As a plain property it has a different sharding, outside of `jax.jit`."""
         return s.every_second if self.is_cached else _every_second(s)
 
     def recording(self, is_on: bool) -> Any:

@@ -1,6 +1,6 @@
 """What cachax is about to launch for global objects: one line for each decision.
 
-A decision is to compute a value, or to run a function with values that are carried into
+A decision is to compute a value, or to run a function with values that are passed into
 it. Objects whose arrays are all in this process are left out: the others don't depend
 on them.
 """

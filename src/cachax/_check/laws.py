@@ -65,6 +65,9 @@ with cachax.verify():
 AFRESH = "    type(obj).{p}.func.clear_cache()\n"
 """After a global has changed: a jitted body has the old one in its program."""
 
+_TAKEN = "jax.jit(lambda o: None)(obj)"
+"""Fails if a leaf is not an array: a function in a module of equinox."""
+
 _ONCE = 'assert runs == [1], f"the body ran {{sum(runs)}} times"'
 
 TRIALS = (
@@ -106,6 +109,7 @@ testing.check_same(rebuilt.{p}, testing.cold(obj).{p})
 inside = cachax.jit(lambda o: testing.arrays(o.{p}))(obj)
 testing.check_same(inside, testing.arrays(testing.cold(obj).{p}))
 """,
+        _TAKEN,
     ),
     Trial(
         1,
@@ -116,6 +120,7 @@ with testing.computations(obj, "{{p}}") as runs:
     cachax.jit(lambda o: testing.arrays(o.{{p}}))(obj)
 {_ONCE}
 """,
+        _TAKEN,
     ),
     Trial(
         1,
@@ -126,6 +131,7 @@ with testing.computations(obj, "{{p}}") as runs:
     obj.{{p}}
 {_ONCE}
 """,
+        _TAKEN,
     ),
     Trial(
         1,
@@ -307,9 +313,10 @@ if ref() is not None:
     gc.collect()
 assert ref() is None, "something still holds the object"
 """,
-        """
+        f"""
+{_TAKEN}
 ref = weakref.ref(obj)
-type(obj).{p}.func(obj)
+type(obj).{{p}}.func(obj)
 del obj
 if ref() is not None:
     gc.collect()

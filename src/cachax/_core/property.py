@@ -20,7 +20,7 @@ _FromFunctools = type("cached_property", (), {"__module__": "functools"})
 
 
 class cached_property(Computed, Source, Generic[T_co]):
-    """A drop-in for `functools.cached_property` that is correct under JAX.
+    """A drop-in replacement for `functools.cached_property` that is correct under JAX.
 
     The body runs once for each object, wherever it is read first. The value is kept for
     the arrays it came from: not as a leaf, not in the `__dict__` of the object. An

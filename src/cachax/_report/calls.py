@@ -100,7 +100,7 @@ class Calls:
                     if not each.is_argument:
                         why = f"{calls[-1].qualname} {RETURNED}"
                         name = each.name
-                        self._add(What.BROUGHT, name, bytes=bytes_of(its), why=why)
+                        self._add(What.RETURNED, name, bytes=bytes_of(its), why=why)
             return out
 
         return take
@@ -139,7 +139,7 @@ class Calls:
                 continue
             value = key.peek(owner, ())
             shown = plain_name(name)
-            what, why = What.CARRIED, f"into {shown}"
+            what, why = What.PASSED, f"into {shown}"
             if call.was_inside:
                 what, why = What.INSIDE, f"a new object: computed inside {shown}"
             elif not any(hasattr(x, "shape") for x in jax.tree.leaves(value)):

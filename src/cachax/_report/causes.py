@@ -1,5 +1,6 @@
 """Why a value was computed inside a trace, and why a function was traced again."""
 
+import sys
 from typing import Any
 
 import jax
@@ -45,12 +46,19 @@ def why_inline(obj: Any, was_provided: bool, called: str = "") -> str:
         return f"{MADE_INSIDE} the trace"
     if "jit" in kinds:
         name = f" of {functions[0]}" if functions else ""
-        return f"`jax.jit`{name} {DROPS} `cachax.jit`"
+        return f"`jax.jit`{name} {DROPS} `cachax.jit`{_or_equinox(obj)}"
     if "grad" in kinds:
         return "differentiated with respect to its object"
     if "checkpoint" in kinds:
         return f"`jax.checkpoint` {DROPS} `cachax.lift(jax.checkpoint)`"
     return f"inside {sorted(kinds)[0]}" if kinds else "inside a trace"
+
+
+def _or_equinox(obj: Any) -> str:
+    """`equinox.filter_jit` is a `jax.jit` for JAX, and what it takes may be more."""
+    module = getattr(sys.modules.get("equinox"), "Module", None)
+    is_module = module is not None and isinstance(obj, module)
+    return " or `cachax.lift(equinox.filter_jit)`" if is_module else ""
 
 
 class Signature:

@@ -1,9 +1,6 @@
 """Explain what one call does with cached values."""
 
-import contextlib
-import functools
 import shutil
-import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,15 +8,17 @@ from typing import Any
 
 import jax
 
-from .._compat import is_jitted
 from .._core.memo import Key, keys_of, may_have_values, memo_of
+from .._core.method import CachedMethod
 from .._core.slots import is_pytree
-from .._errors import plain_name
+from .._core.sources import sources_of
+from .._errors import not_a_function, plain_name
 from .._jit.call import name_of
 from .._jit.notes import parameter
 from .._jit.vmap import BatchKey
 from .causes import MADE_INSIDE, RETURNED
 from .events import Event, What
+from .inside import computed_inside
 from .intermediates import why_jit_pays
 from .journal import Journal
 from .property import Property
@@ -31,6 +30,12 @@ from .text import seconds, size, wrapped
 _MISSING: Any = object()
 _READ = (What.INLINE, What.COMPUTED, What.KNOWN, What.HIT)
 """Events at the line that reads a value."""
+_OUTSIDE = {
+    What.COMPUTED: "computed now",
+    What.KNOWN: "found for the same arrays",
+    What.HIT: "already cached",
+}
+"""What can happen to a value that is not an input of the function."""
 
 
 @dataclass(repr=False)
@@ -52,7 +57,7 @@ class Explanation:
         >>> explanation.result
         Array(1., dtype=float32)
         >>> [(each.name, each.status) for each in explanation.properties]
-        [('Line.mean', 'computed now, carried in')]
+        [('Line.mean', 'computed now, passed in')]
     """
 
     function: str
@@ -113,10 +118,12 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     """Call a function, and explain what it does with the cached values of its
     arguments.
 
-    A `jax.jit` function that was called before is traced again, without being run.
+    A jitted function that was called before is also traced again, without being run,
+    to find the values that its program computes inside.
 
     Args:
-        fun: A `cachax.jit` function, a `jax.jit` function or a plain one.
+        fun: A `cachax.jit` function, a `jax.jit` function or a plain one. Of a method,
+            the object is the first argument.
         *args: Its arguments. It is called once.
         **kwargs: Its keyword arguments.
 
@@ -124,6 +131,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
         An `Explanation`. `print` shows it; `result` has what the function returned.
 
     Raises:
+        UsageError: `fun` is not a function.
         Exception: Whatever `fun` raises.
 
     Example:
@@ -146,9 +154,11 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
         '`jax.jit` of mean_of drops cached values: use `cachax.jit`'
         >>> (mean,) = cachax.explain(cachax.jit(mean_of), line).properties
         >>> mean.status
-        'computed now, carried in'
+        'computed now, passed in'
     """
-    if isinstance(fun, types.MethodType):
+    if not callable(fun):
+        raise not_a_function("explain", fun)
+    if hasattr(fun, "__self__") and hasattr(fun, "__func__"):  # equinox has its own
         args, fun = (fun.__self__, *args), fun.__func__
     tree = (args, kwargs)
     objects = dict(enumerate(_named_objects(fun, tree)))
@@ -156,9 +166,9 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     name = plain_name(name_of(fun))
     with recording(name) as journal:
         result = wait_for(fun(*args, **kwargs))
-        if is_jitted(fun) and journal.report.count("inline") == 0:
-            _trace_again(fun, args, kwargs)
     report = journal.report
+    if report.count("inline") + report.count("traced") == 0:
+        report.events += computed_inside(fun, args, kwargs)
     properties = [
         _property(argument, obj, name, key, name in there[number], alike, journal)
         for number, (argument, obj) in objects.items()
@@ -167,23 +177,11 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     ]
     numbers = {journal.number(obj) for _, obj in objects.values()}
     returned = [
-        e for e in report.events if e.what is What.BROUGHT and e.object not in numbers
+        e for e in report.events if e.what is What.RETURNED and e.object not in numbers
     ]
     inside = [e for e in report.events if _is_of_other_object(e) and e not in returned]
     programs = [e for e in report.events if e.what in (What.TRACED, What.COMPILED)]
     return Explanation(name, result, properties, returned, inside, programs, report)
-
-
-def _trace_again(fun: Any, args: Any, kwargs: Any) -> None:
-    """A `jax.jit` function that was traced before reads no properties when called."""
-    inner = fun.__wrapped__
-
-    @functools.wraps(inner)
-    def again(*args: Any, **kwargs: Any) -> Any:
-        return inner(*args, **kwargs)
-
-    with contextlib.suppress(Exception):  # it may have static arguments
-        jax.eval_shape(jax.jit(again), *args, **kwargs)
 
 
 def _kept(obj: Any) -> set[str]:
@@ -193,9 +191,14 @@ def _kept(obj: Any) -> set[str]:
 
 
 def _keys(obj: Any) -> dict[str, Key]:
-    """The keys of its class, and for a batch those of its examples."""
-    of_each = (key for key in memo_of(obj).values if isinstance(key, BatchKey))
-    return keys_of(type(obj)) | {key.of(obj): key for key in of_each}
+    """The keys of its class, those of its methods that have been called, and for a
+    batch those of its examples."""
+    calls = sources_of(type(obj)).values()
+    methods = [
+        k for m in calls if isinstance(m, CachedMethod) for k in m.keys_kept(obj)
+    ]
+    of_each = [key for key in memo_of(obj).values if isinstance(key, BatchKey)]
+    return keys_of(type(obj)) | {key.of(obj): key for key in [*methods, *of_each]}
 
 
 def _property(
@@ -221,8 +224,8 @@ def _property(
     status = ["already cached"] if was_there and not is_known else []
     status += ["computed now"] if What.COMPUTED in kinds else []
     status += ["found for the same arrays"] if What.KNOWN in kinds else []
-    status += ["carried in"] if What.CARRIED in kinds else []
-    status += ["brought out"] if What.BROUGHT in kinds else []
+    status += ["passed in"] if What.PASSED in kinds else []
+    status += ["returned"] if What.RETURNED in kinds else []
     is_inside = {What.INLINE, What.INSIDE} & kinds
     status += ["computed inside the program"] if is_inside else []
     if not mine:
@@ -249,7 +252,7 @@ def _property(
 
 
 def _is_of_other_object(event: Event) -> bool:
-    is_returned = event.what is What.BROUGHT and event.why.endswith(RETURNED)
+    is_returned = event.what is What.RETURNED and event.why.endswith(RETURNED)
     is_made = event.what is What.INLINE and event.why.startswith(MADE_INSIDE)
     return is_made or is_returned
 
@@ -316,10 +319,17 @@ def _lines(explanation: Explanation) -> list[str]:
         for each in explanation.properties:
             if each.argument == argument:
                 lines += _property_lines(each, width)
+    others = _other_values(explanation)
+    if others:
+        lines.append("  objects that aren't arguments")
+        for said in others:
+            lines += wrapped(said, width, "    ")
+    elif not explanation.properties:
+        lines.append("  no argument has cached properties")
     if explanation.returned:
         lines.append("  result")
         for event in explanation.returned:
-            lines += wrapped(f"{event.name}: brought out; {event.why}", width, "    ")
+            lines += wrapped(f"{event.name}: returned with its object", width, "    ")
     if explanation.made_inside:
         lines.append("  objects made inside the trace")
         for event in explanation.made_inside:
@@ -331,6 +341,18 @@ def _lines(explanation: Explanation) -> list[str]:
         for said in program_words(explanation.programs):
             lines += wrapped(said, width, "    ")
     return lines
+
+
+def _other_values(explanation: Explanation) -> list[str]:
+    """What the function did with values of objects that it closes over."""
+    arguments = {each.name for each in explanation.properties}
+    others = [
+        event
+        for event in explanation.report.events
+        if event.what in _OUTSIDE and event.name not in arguments
+    ]
+    found = dict.fromkeys((e.name, _OUTSIDE[e.what], e.where) for e in others)
+    return [f"{name}: {status}, read at {where}" for name, status, where in found]
 
 
 def program_words(programs: list[Event]) -> list[str]:

@@ -14,7 +14,7 @@ class Property:
     name: str
     """`Class.property`."""
     status: str
-    """For instance "computed now, carried in"."""
+    """For instance "computed now, passed in"."""
     why: str
     """The reason, where there is one."""
     where: Where | None

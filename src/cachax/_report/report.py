@@ -16,7 +16,7 @@ from .samples import Sample, field_uses
 from .sums import Fix, Function, Value
 from .text import as_text, count, headline
 
-_REUSED = (What.HIT, What.KNOWN, What.CARRIED)
+_REUSED = (What.HIT, What.KNOWN, What.PASSED)
 
 
 @dataclass(repr=False)
@@ -59,7 +59,7 @@ class Report:
         """How often something happened.
 
         Args:
-            what: "computed", "hit", "known", "carried in", "brought out", "computed
+            what: "computed", "hit", "known", "passed in", "returned", "computed
                 inside", "inline", "dropped", "called", "traced" or "compiled".
 
         Returns:

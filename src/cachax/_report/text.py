@@ -49,6 +49,10 @@ def as_text(report: Any, colour: bool | None = None) -> str:
     for heads, rows in (value_table(report), function_table(report)):
         if rows:
             lines += columns(heads, rows, colour)
+    if not report.values:
+        for function in report.functions:
+            if not function.traces:
+                lines += [*wrapped(_compiled_before(function.name), width, ""), ""]
     reasons = report.reasons()
     if reasons:
         lines += [paint("inline", "bold", colour)]
@@ -67,6 +71,13 @@ def as_text(report: Any, colour: bool | None = None) -> str:
             ]
         lines.append("")
     return "\n".join(lines).rstrip()
+
+
+def _compiled_before(function: str) -> str:
+    return (
+        f"{function} was compiled before the recording began. Values that its program "
+        f"computes inside are not listed: use `cachax.explain({function}, ...)`."
+    )
 
 
 def value_table(report: Any) -> Table:

@@ -154,7 +154,7 @@ def _of_method(
         if held:
             yield Found(
                 decorator,
-                f"{name} has the object for a key, and `{obj}.{held[0]}` is an array: "
+                f"{name} uses the object as a key, and `{obj}.{held[0]}` is an array: "
                 "the object can't be hashed, or is a new key whenever JAX rebuilds "
                 "it. Use cachax.cached_method instead.",
                 Severity.WARNING,
