@@ -351,12 +351,10 @@ class Entry:
         for slot, its_names in names.items():
             if its_names and type(objects[slot]).__dictoffset__:
                 fields = reader.fields(reader.object(slot), objects[slot])
-                free = reader.constant(frozenset(its_names).isdisjoint)
-                is_one = len(its_names) == 1
-                name = next(iter(its_names))
-                code.append(
-                    f"{name!r} in {fields}" if is_one else f"not {free}({fields})"
-                )
+                are_in = [f"{name!r} in {fields}" for name in its_names]
+                if len(are_in) > 2:
+                    are_in = [f"not {{{str([*its_names])[1:-1]}}}.isdisjoint({fields})"]
+                code += are_in
         plan.supplied_code = " or ".join(code) or "False"
         plan.is_supplied = reader.function(plan.supplied_code)
 
