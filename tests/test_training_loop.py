@@ -1145,3 +1145,48 @@ def test_a_value_in_the_memory_of_a_donated_array(body: Any, uses_it: bool) -> N
     is_moved = isinstance(state.x.sharding, NamedSharding)  # in the first step
     assert counts["moved"] == 1 + is_moved
     assert state.y == 3 * STEPS
+
+
+class Regression(struct.PyTreeNode):
+    """One value is reused in every step, and one is new."""
+
+    x: jax.Array
+    w: jax.Array
+
+    @cachax.cached_property
+    def gram(self) -> Any:
+        computing("gram")
+        return self.x.T @ self.x
+
+    @cachax.cached_property
+    def gradient(self) -> Any:
+        computing("gradient")
+        return self.gram @ self.w - 1
+
+
+@pytest.mark.parametrize("uses_both", [True, False])
+@pytest.mark.parametrize("options", [{}, {"donate_argnums": 0}])
+def test_a_value_that_is_reused_and_one_that_is_new(
+    uses_both: bool, options: Any
+) -> None:
+    def step(state: Regression) -> Regression:
+        more = jnp.trace(state.gram) if uses_both else 0
+        return state.replace(w=state.w - 0.01 * state.gradient - 0.001 * more)
+
+    def start() -> Regression:
+        return Regression(jnp.arange(6.0).reshape(3, 2) / 5, jnp.zeros(2))
+
+    plain, ours = jax.jit(step, **options), cachax.jit(step, **options)
+    expected, state = start(), start()
+    with computations() as counts:
+        for _ in range(3 * STEPS):
+            state = ours(state)
+    assert counts["gram"] == 1
+    assert counts["gradient"] == 3 * STEPS
+    for _ in range(3 * STEPS):
+        expected = plain(expected)
+    np.testing.assert_allclose(state.w, expected.w, rtol=1e-5)
+    with computations() as counts:
+        assert state.gradient.shape == (2,)
+        ours(state.replace(w=state.w + 0))
+    assert counts == {"gradient": 2}

@@ -34,6 +34,7 @@ from .._compat import (
 from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import tables
+from .._core.index import ATTRIBUTE
 from .._core.inputs import NUMBERS
 from .._core.memo import NOT_PROVIDED, keys_of, memo_of, note_entries
 from .._core.recent import Recent
@@ -50,7 +51,7 @@ from .demand import (
     call_of,
     objects_in,
 )
-from .entry import Entry, Need, signature_of
+from .entry import Entry, signature_of
 from .notes import note_argument
 from .options import Options
 from .program import Program, Unprepared, running
@@ -176,10 +177,14 @@ class Function:
                 self.took(entry, tree, program.asks)
                 return out
         objects = entry.objects(tree)
-        if self._computes_inside(entry, leaves, args, kwargs):
-            out = self._call_computing_inside(entry, leaves, args, kwargs)
+        if entry.new_in_a_row >= _MANY_NEW and entry.inside is not UNKNOWN:
+            is_alone = entry.lock.acquire(timeout=1)  # it may wait for this thread
+            try:
+                out = self._call_computing_inside(entry, tree, leaves, args, kwargs)
+            finally:
+                if is_alone:
+                    entry.lock.release()
             if out is not UNKNOWN:
-                entry.note_inside(tree)
                 self.took(entry, tree, [need.ask for need in plan.needs], True)
                 return out
         return self._call_learning(entry, tree, objects, leaves, args, kwargs)
@@ -266,9 +271,12 @@ class Function:
     def took(self, entry: Entry, tree: Any, asks: Any, is_inside: bool = False) -> None:
         """Which values a call took. Does nothing; reports wrap it."""
 
-    def _program(self, entry: Entry, answers: Answers, args: Any) -> Program:
+    def _program(
+        self, entry: Entry, answers: Answers, args: Any, computes_inside: bool = False
+    ) -> Program:
         key = (
             settings(),
+            computes_inside,
             *(
                 (ask, x.packed.form, x.looks, x.is_supplied)
                 for ask, x in answers.items()
@@ -276,60 +284,94 @@ class Function:
         )
         program: Program | None = entry.programs.get(key)
         if program is None:
-            program = entry.programs[key] = self._new_program(entry, answers, args)
+            program = entry.programs[key] = Program(
+                self.fun,
+                self.name,
+                self.options,
+                self.transform,
+                entry,
+                answers,
+                args,
+                self._brings,
+                computes_inside,
+            )
         return program
 
-    def _new_program(
-        self, entry: Entry, answers: Answers, args: Any, computes_inside: bool = False
-    ) -> Program:
-        return Program(
-            self.fun,
-            self.name,
-            self.options,
-            self.transform,
-            entry,
-            answers,
-            args,
-            self._brings,
-            computes_inside,
-        )
-
-    def _computes_inside(
+    def _values_to_reuse(
         self, entry: Entry, leaves: list[Any], args: Any, kwargs: Any
-    ) -> bool:
-        """Whether the objects of a call are new, like those of the calls before."""
-        if entry.new_in_a_row < _MANY_NEW or entry.inside is UNKNOWN:
-            return False
+    ) -> tuple[dict[Ask, None], list[int]] | None:
+        """If values of a call are new, like those of the calls before: those that are
+        not, and the leaves that are new. Else None."""
         plan = entry.plan
         if plan.by_object or not plan.needs or current_trace() is not CONCRETE:
-            return False
+            return None
         if entry.inside is None and (
             tracing_is_forbidden()
             or any(need.statics[3] for need in plan.needs)  # JAX sorts keys
             or any(type(x) in NUMBERS or isinstance(x, Tracer) for x in leaves)
         ):
-            return False
+            return None
         if plan.is_supplied(args, kwargs):
-            return False
-        return all(_is_new(need, leaves) for need in plan.needs)
+            return None
+        known: dict[Ask, None] = {}
+        new: dict[int, None] = {}
+        for need in plan.needs:
+            slot, key = need.ask
+            if need.inner is None or not isinstance(slot, int) or need.numbers:
+                return None
+            if _is_known(key, need.positions, leaves):
+                known[need.ask] = None
+                continue
+            arrays = [leaves[i] for i in need.positions]
+            if not all(isinstance(x, jax.Array) for x in arrays):
+                return None
+            its = [i for i in need.positions if not hasattr(leaves[i], ATTRIBUTE)]
+            if not its:  # the next call can't tell
+                return None
+            new.update(dict.fromkeys(its))
+            for inner, places in need.inner:
+                if _is_known(inner, places, leaves):
+                    known[slot, inner] = None
+        return (known, [*new]) if new else None
 
     def _call_computing_inside(
-        self, entry: Entry, leaves: list[Any], args: Any, kwargs: Any
+        self,
+        entry: Entry,
+        tree: Any,
+        leaves: list[Any],
+        args: Any,
+        kwargs: Any,
     ) -> Any:
-        """For objects that are new at every call: to compute their values beforehand
-        would launch a program for each."""
-        if entry.inside is None:
-            entry.inside = self._new_program(entry, {}, args, True)
-        demand = Demand((), (), leaves, False)
+        """For arrays that are new at every call: to compute their values beforehand
+        would launch a program for each. UNKNOWN if it is not such a call."""
+        reuse = self._values_to_reuse(entry, leaves, args, kwargs)
+        if reuse is None:
+            return UNKNOWN
+        known, new = reuse
+        objects = entry.objects(tree)
+        demand = Demand(objects, entry.maps, leaves, entry.static_numpy)
+        demand.call = (args, kwargs)
+        demand.gather(iter(known))
         demand.is_last = True
+        answers = demand.in_order()
+        if any(answer.by_object for answer in answers.values()):
+            return UNKNOWN
+        entry.inside = program = self._program(entry, answers, args, True)
+        values = [x for answer in answers.values() for x in answer.packed.arrays]
+        if self.options.donates:
+            values = _apart_from(leaves, values)
         try:
-            with _tracing(entry.inside, demand):
-                return entry.launch(entry.inside, [], args, kwargs)
+            with _tracing(program, demand):
+                out = entry.launch(program, values, args, kwargs)
         except Exception as error:
             if demand.failed_with != id(error):  # while it ran
                 raise
             entry.inside = UNKNOWN  # it needs concrete values
             return UNKNOWN
+        finally:
+            demand.settle()
+        entry.note_inside(answers, program, values, new, tree, args, kwargs)
+        return out
 
 
 UNKNOWN: Any = object()
@@ -371,20 +413,11 @@ def _tracing(program: Program, demand: Demand) -> Iterator[None]:
         running.program, running.demand = outer
 
 
-def _is_new(need: Need, leaves: list[Any]) -> bool:
-    """Whether nothing is known of a value, nor of those that its body reads."""
-    slot, key = need.ask
-    if need.inner is None or not isinstance(slot, int) or need.numbers:
-        return False
-    if not all(isinstance(leaves[i], jax.Array) for i in need.positions):
-        return False
-    inner = ((key, need.positions), *need.inner)
-    return not any(
-        index.candidates(key, index.known(leaves[i] for i in places))
-        if places
-        else index.held_by(leaves, key)
-        for key, places in inner
-    )
+def _is_known(key: Any, places: Sequence[int], leaves: list[Any]) -> bool:
+    """Whether there is a value for these leaves."""
+    arrays = [leaves[i] for i in places]
+    found = index.candidates(key, index.known(arrays))
+    return bool(found if places else index.held_by(leaves, key))
 
 
 _WORDS_OF_JAX = (

@@ -1,6 +1,7 @@
 """What a function has learned about arguments of one structure: which values it uses,
 and how to find them."""
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -237,6 +238,8 @@ class Entry:
         self.courses: dict[Any, Course] = Recent()
         self.programs: dict[Any, Any] = Recent(64)
         self.plan = Plan()
+        self.inside_plan = Plan()
+        """The same for calls that compute values inside."""
         self.find = self.plan.find
         self.by_signature = False
         """Whether calls with the same arrays take different programs."""
@@ -246,6 +249,10 @@ class Entry:
         self.inside_asks: dict[Ask, None] = {}
         """What can't be an input, unless the user supplies a value that can."""
         self.new_in_a_row = 0
+        self.lock = threading.RLock()
+        """While one thread computes values of new arrays, the others wait."""
+        self.is_new: Read = _nothing
+        """Whether the arrays are that a program computes values inside for."""
         self.inside: Any = None
         """A program that computes the values itself."""
 
@@ -314,9 +321,23 @@ class Entry:
             self.by_signature = True
         self.mistaken = False
         by_object = any(answer.by_object for answer in answers.values())
-        before, plan = self.plan, Plan()
+        plan = Plan()
         plan.by_object = by_object or may_have_more or passes_on
         plan.program = None if may_have_more else program
+        self._complete(plan, self.plan, answers, tree, args, kwargs)
+        self.plan, self.find = plan, plan.find
+        return plan
+
+    def _complete(
+        self,
+        plan: Plan,
+        before: Plan,
+        answers: Answers,
+        tree: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> None:
+        """How to find the values that its program takes."""
         plan.settings = settings()
         plan.static_numpy = self.static_numpy
         needs = tuple(
@@ -329,9 +350,7 @@ class Entry:
         self._note_supplied(plan, tree)
         self._note_static_numbers(plan, answers, tree)
         plan.static_numbers = [*map(_identity, plan.read_fields(args, kwargs))]
-        self._note_key(plan, tree)
-        self.plan, self.find = plan, plan.find
-        return plan
+        self._note_key(plan, before, tree)
 
     def _note_supplied(self, plan: Plan, tree: Any) -> None:
         """A user may have put a value into the `__dict__` of an object, of which cachax
@@ -373,11 +392,11 @@ class Entry:
         plan.fields = tuple(found)
         plan.read_fields = reader.function(plan.fields)
 
-    def _note_key(self, plan: Plan, tree: Any) -> None:
+    def _note_key(self, plan: Plan, before: Plan, tree: Any) -> None:
         """By the contents of the arrays; by other things only where they count."""
         if plan.by_object:
             return
-        before, reader = self.plan, self.reader(tree)
+        reader = self.reader(tree)
         parts = [f"{reader.leaf(i)}._cachax.serial" for i in plan.positions]
         leaves = jax.tree.leaves(tree)
         more = [_bits_code(reader.leaf(i), leaves[i]) for i in plan.numbers]
@@ -400,29 +419,73 @@ class Entry:
         plan.key_of = reader.function(key)
         if plan.supplied_code != "False":
             key = f"None if {plan.supplied_code} else {key}"
-        plan.find_code = f"ready[{key}]"
+        plan.find_code = key
         # Not a name of the reader, which JAX holds by what it knows of results
         # (`About`): a program would hold itself.
-        plan.find = reader.function(plan.find_code, ready=plan.ready)
+        plan.find = reader.function(f"ready[{key}]", ready=plan.ready)
 
-    def note_inside(self, tree: Any) -> None:
-        """A call took the program that computes the values itself."""
-        plan, reader = self.plan, self.reader(tree)
-        inner = (places for n in plan.needs for _, places in n.inner or ())
-        leaves = chain(*(need.positions for need in plan.needs), *inner)
-        used = [*map(reader.leaf, dict.fromkeys(leaves))]
-        new = [f"'_cachax' not in {leaf}.__dict__" for leaf in used]
-        new += [f"not ({plan.supplied_code})", "here.trace is concrete"]
+    def note_inside(
+        self,
+        answers: Answers,
+        program: Any,
+        values: Any,
+        new: Sequence[int],
+        tree: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> None:
+        """A call took a program that computes values itself, because these leaves were
+        new."""
+        plan, inside, reader = self.plan, Plan(), self.reader(tree)
+        inside.program = program
+        self._complete(inside, self.inside_plan, answers, tree, args, kwargs)
+        inside.keep(args, kwargs, values)
+        self.inside_plan = inside
+        leaves = [*map(reader.leaf, new)]
+        conditions = [f"'_cachax' not in {leaf}.__dict__" for leaf in leaves]
+        conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
         if has_processes():
-            new.append(f"are_global({joined(used)}) is {self.is_global}")
+            conditions.append(f"are_global({joined(leaves)}) is {self.is_global}")
+        is_new = " and ".join(conditions)
+        names = {
+            "here": trace_context,
+            "concrete": CONCRETE,
+            "are_global": are_global,
+        }
+        ready = inside.ready.get(inside.key(args, kwargs))
+        if ready is not None:
+            self.is_new = reader.function(is_new, **names)
+            ready.call = self._one_thread(program)
         self.find = reader.function(
-            f"inside if {' and '.join(new)} else {plan.find_code}",
-            inside=Ready(self.inside, [], ()),
+            f"ready_inside[{inside.find_code}] if {is_new} "
+            f"else ready[{plan.find_code}]",
+            ready_inside=inside.ready,
             ready=plan.ready,
-            here=trace_context,
-            concrete=CONCRETE,
-            are_global=are_global,
+            **names,
         )
+
+    def _one_thread(self, program: Any) -> Callable[..., Any]:
+        """A program for new arrays: of threads that call it with the same ones, the
+        first computes the value."""
+
+        is_new, lock, launch = self.is_new, self.lock, program.call
+
+        def call(values: Any, /, *args: Any, **kwargs: Any) -> Any:
+            is_alone = lock.acquire(timeout=1)  # it may wait for this thread
+            try:
+                if not is_new(args, kwargs):
+                    raise NoLongerNew
+                out = launch(values, *args, **kwargs)
+                return take(out, self, args, kwargs) if type(out) is dict else out
+            finally:
+                if is_alone:
+                    lock.release()
+
+        return call
+
+
+class NoLongerNew(BaseException):
+    """The value was computed meanwhile, in a different thread."""
 
 
 def _no_key(args: Any, kwargs: Any) -> Any:

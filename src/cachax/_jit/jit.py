@@ -12,6 +12,7 @@ from .._compat import api_boundary, forget_failed_traces
 from .._core.values import is_hashable
 from .._core.watch import watchers_of
 from .call import Function, name_of, names_arguments
+from .entry import NoLongerNew
 from .program import Unprepared
 from .results import take
 
@@ -190,6 +191,8 @@ def jitted(
         try:
             out = ready.call(ready.values, *args, **kwargs)
             return take(out, entry, args, kwargs) if type(out) is dict else out
+        except NoLongerNew:
+            pass
         except Unprepared:
             entry.mistaken = True
             forget_failed_traces(ready.call)

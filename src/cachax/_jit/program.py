@@ -120,9 +120,8 @@ class Program:
         except ValueError:  # a class that is rebuilt as a different one
             copies = []
         demand.start()
-        if not self.computes_inside:
-            demand.provide_for(copies, demand.fill(self.asks, values, leaves))
-            table.arguments = [*zip(copies, demand.sharing(), strict=False)]
+        demand.provide_for(copies, demand.fill(self.asks, values, leaves))
+        table.arguments = [*zip(copies, demand.sharing(), strict=False)]
         tables.running.append(table)
         try:
             out = self.fun()(*args, **kwargs)
