@@ -812,6 +812,28 @@ def _() -> tuple[Call, Call]:
     return loop(ours, Summed(ONES, ONES)), loop(by_hand, Inline(ONES, ONES))
 
 
+@shape("a loop that reuses one value and has a new one in every step", NEW)
+def _() -> tuple[Call, Call]:
+    class Fitted(State):
+        @cachax.cached_property
+        def total(self) -> jax.Array:
+            return jnp.sum(self.data)
+
+        @cachax.cached_property
+        def residual(self) -> jax.Array:
+            return self.params - self.total
+
+    def step(s: Any) -> Any:
+        return s.replace(params=s.params - 1e-6 * s.residual * s.total)
+
+    def by_hand_step(s: Any, total: Any) -> Any:
+        return s.replace(params=s.params - 1e-6 * (s.params - total) * total)
+
+    ours, by_hand = cachax.jit(step), jax.jit(by_hand_step)
+    total = jnp.sum(ONES)
+    return loop(ours, Fitted(ONES, ONES)), loop(by_hand, State(ONES, ONES), total)
+
+
 def cases(quick: bool) -> Iterator[Case]:
     for title, target, build in SHAPES:
         ours, by_hand = build()
