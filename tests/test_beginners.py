@@ -489,3 +489,18 @@ def test_a_dataclass_is_not_a_pytree_until_registered() -> None:
 
     words = words_of(lambda: cachax.jit(lambda p: p.x)(Plain(1.0)), TypeError)
     assert "the argument p is an object of Plain" in words
+
+
+def test_clear_of_a_class() -> None:
+    class Square:
+        @cachax.cached_property
+        def area(self) -> int:
+            return 9
+
+    with pytest.raises(cachax.UsageError, match=r"cachax\.clear"):
+        cachax.clear(Square)
+
+
+def test_cached_method_with_a_size_by_position() -> None:
+    with pytest.raises(cachax.UsageError, match="Write `maxsize=8`"):
+        cachax.cached_method(8)  # type: ignore[call-overload]

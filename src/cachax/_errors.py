@@ -564,6 +564,16 @@ def _name_inside(decorated: Any) -> str:
     return repr(decorated)
 
 
+def not_a_method(given: object) -> UsageError:
+    """For `cached_method` on something else."""
+    hint = f" Write `maxsize={given!r}`." if isinstance(given, int) else ""
+    kind = type(given).__name__
+    return UsageError(
+        f"`cachax.cached_method` decorates a method, not an object of type {kind!r}."
+        + hint
+    )
+
+
 def given_a_class(function: str, cls: type) -> UsageError:
     return UsageError(
         f"cachax.{function} takes an object, not a class: {plain_name(cls)}."

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .._compat import Tracer, is_jitted
-from .._errors import UnhashableArgumentError, plain_name
+from .._errors import UnhashableArgumentError, not_a_method, plain_name
 from .arguments import Arguments, NotKeptError
 from .body import carrying_body
 from .computed import CallKey
@@ -51,6 +51,7 @@ def cached_method(func: Any = None, /, *, maxsize: int | None = None) -> Any:
 
     Raises:
         ValueError: `maxsize` is less than 1.
+        UsageError: `func` is not a method.
         UnhashableArgumentError: In a call: an argument is an array, or not hashable.
         NowhereToStoreError: As with `cached_property`.
 
@@ -85,6 +86,8 @@ class CachedMethod(Source, Generic[P, R]):
     def __init__(
         self, func: Callable[Concatenate[Any, P], R], maxsize: int | None
     ) -> None:
+        if not callable(func):
+            raise not_a_method(func)
         if maxsize is not None and maxsize < 1:
             raise ValueError(f"maxsize must be at least 1, not {maxsize}")
         self.attrname: str | None = None

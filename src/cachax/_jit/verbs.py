@@ -143,6 +143,7 @@ def clear(obj: Any, *names: str) -> None:
             none.
 
     Raises:
+        UsageError: `obj` is a class or a function.
         UnknownPropertyError: The class has no such property or method.
 
     Example:
@@ -163,6 +164,7 @@ def clear(obj: Any, *names: str) -> None:
         for memo in [*memos.values()]:
             memo.drop_cleared()
         return
+    _check_object("clear", obj)
     keys = _keys(obj, names or sources_of(type(obj)))
     kept = [key for key in _kept(obj) if not names or _is_of(key, keys)]
     for key in dict.fromkeys([*keys, *kept]):
