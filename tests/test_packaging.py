@@ -107,10 +107,13 @@ def test_a_run_without_tests_is_a_problem(output: str, problem: str) -> None:
 
 def test_the_table_has_a_row_for_each_environment() -> None:
     row = matrix.Row("3.11", "0.5.3")
-    rows = [(row, matrix.Result(3, 1, 2)), (row, matrix.Result(problem="no Python"))]
+    rows = [
+        (row, matrix.Result(3, 1, 2, 60)),
+        (row, matrix.Result(problem="no Python")),
+    ]
     assert matrix.table(rows).splitlines()[2:] == [
-        "| 3.11 | 0.5.3 | 3 | 1 | 2 |",
-        "| 3.11 | 0.5.3 | no Python | |  |",
+        "| 3.11 | 0.5.3 | 3 | 1 | 2 | 60 |",
+        "| 3.11 | 0.5.3 | no Python | | |  |",
     ]
 
 
