@@ -1106,3 +1106,36 @@ def test_a_donated_loop_of_a_class_whose_value_was_once_assigned() -> None:
     assert state.y.tolist() == [0, 12]
     assert counts == {"pair": 1}
     assert step(assigned).y.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: jax.device_put(x, jax.devices()[0]),
+        lambda x: jax.random.key_data(jax.random.wrap_key_data(x)),
+        lambda x: (jax.device_put(x, jax.devices()[0]), x),
+    ],
+)
+@pytest.mark.parametrize("uses_it", [True, False])
+def test_a_value_in_the_memory_of_a_donated_array(body: Any, uses_it: bool) -> None:
+    class Moved(struct.PyTreeNode):
+        x: jax.Array
+        y: jax.Array
+
+        @cachax.cached_property
+        def moved(self) -> Any:
+            computing("moved")
+            return body(self.x)
+
+    @functools.partial(cachax.jit, donate_argnums=0)
+    def step(state: Moved) -> Moved:
+        more = jax.tree.leaves(state.moved)[0].sum() if uses_it else 3
+        return state.replace(y=state.y + more)
+
+    state = Moved(jnp.array([1, 2], "uint32"), jnp.zeros((), "uint32"))
+    with computations() as counts:
+        for _ in range(STEPS):
+            state = step(state)
+            assert jax.tree.leaves(state.moved)[0].tolist() == [1, 2]
+    assert counts["moved"] == 1
+    assert state.y == 3 * STEPS

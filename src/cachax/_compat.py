@@ -81,17 +81,41 @@ def at_trace(trace: Trace) -> Iterator[None]:
     inside nested jits and swallows their callbacks.
     """
     context: Any = _core.trace_ctx
-    axes = context.axis_env
+    axes, axes_there = context.axis_env, _axes_at(trace)
     mesh = _no_mesh_before_0_5() if trace is CONCRETE else nullcontext()
     with mesh, _core.set_current_trace(trace):  # type: ignore[no-untyped-call]
-        if axes is _core.top_axis_env:
+        if axes is axes_there:
             yield
             return
-        context.set_axis_env(_core.top_axis_env)
+        context.set_axis_env(axes_there)
         try:
             yield
         finally:
             context.set_axis_env(axes)
+
+
+def _axes_at(trace: Trace) -> Any:
+    """The named axes that a trace has, out of those that there are now. None at all
+    where JAX doesn't say which traces are further in."""
+    context: Any = _core.trace_ctx
+    axes, further_in = context.axis_env, context.trace
+    if axes is _core.top_axis_env or trace is CONCRETE:
+        return _core.top_axis_env
+    while further_in is not trace:
+        names = _axes_of(further_in)
+        further_in = parent_of(further_in)
+        if names is None or further_in is None:
+            return _core.top_axis_env
+        for name in names & axes.axis_sizes.keys():
+            axes = axes.pop_pure(name)
+    return axes
+
+
+def _axes_of(trace: Trace) -> set[Any] | None:
+    """The named axes that a trace adds; None if that is unknown."""
+    if hasattr(trace, "axis_data"):  # of vmap
+        return {trace.axis_data.name}
+    return None if what_traces(trace)[0] in ("shard_map", "pmap") else set()
 
 
 @contextmanager
@@ -129,6 +153,19 @@ def is_ref(x: object) -> bool:
     if isinstance(x, Tracer):
         return isinstance(x.aval, AbstractRef)
     return issubclass(type(x), _REFS)  # not isinstance, which runs code of theirs
+
+
+def share_memory(array: Any, other: Any) -> bool:
+    """Whether two arrays are in the same place, which JAX doesn't say of arrays on
+    several devices."""
+    if array is other or isinstance(other, Tracer) or not isinstance(other, jax.Array):
+        return False
+    pair = [getattr(x, "_base_array", x) for x in (array, other)]  # of random keys
+    if pair[0].nbytes != pair[1].nbytes or pair[0].sharding != pair[1].sharding:
+        return False
+    parts = [x.addressable_shards[0].data for x in pair if x.addressable_shards]
+    pointers = [x.unsafe_buffer_pointer() for x in parts]
+    return len(pointers) == 2 and pointers[0] == pointers[1]
 
 
 def is_jitted(fun: object) -> bool:

@@ -12,7 +12,7 @@ from . import index
 from .arguments import Arguments, NotKeptError
 from .fields import walk, walk_fields
 from .inputs import Inputs, inputs_of
-from .levels import UsesAxisError, level_of, may_be_kept, traces_in
+from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
 from .memo import NOT_PROVIDED, Key, Memo, keys_of, may_have_values, memo_of
 from .recent import Recent
 from .uses import (
@@ -92,6 +92,8 @@ class Computed(Key):
             try:
                 value, record = self._obtain(obj, memo)
             except UsesAxisError:
+                if not may_run_here():
+                    raise
                 return self.body(obj)
             keeping = memo.after_a_body(obj)
             keeping.keep(self, value)

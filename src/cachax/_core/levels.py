@@ -6,6 +6,7 @@ inner trace is running, and is kept only if every trace found in it is found in 
 object too. Such a value lives exactly as long as its object is usable.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,6 +26,28 @@ from .fields import walk
 class UsesAxisError(Exception):
     """A body uses a named axis of `vmap` or `shard_map`: its value is one for every
     axis, and not kept."""
+
+
+class _Fallback(threading.local):
+    is_allowed = True
+
+
+_fallback = _Fallback()
+
+
+def may_run_here() -> bool:
+    """Whether a body that uses a named axis may run where it is read."""
+    return _fallback.is_allowed
+
+
+@contextmanager
+def not_run_here() -> Iterator[None]:
+    """In this context, it raises `UsesAxisError`."""
+    before, _fallback.is_allowed = _fallback.is_allowed, False
+    try:
+        yield
+    finally:
+        _fallback.is_allowed = before
 
 
 def traces_in(*things: object) -> set[Trace]:

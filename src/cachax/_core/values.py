@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._compat import CONCRETE, Tracer, at_trace
+from .._compat import CONCRETE, Tracer, at_trace, share_memory
 from .._errors import UnhashableValueError
 from .fields import all_parts, is_open, may_change, walk, walk_fields
 from .inputs import NUMBERS, Same, bits_of
@@ -62,7 +62,7 @@ def template_of(value: Any, own: Sequence[Any]) -> Template | None:
     leaves, structure = flatten(value)
     numbers = {id(array): i for i, array in enumerate(own)}
     if structure == _LEAF and id(value) not in numbers and isinstance(value, jax.Array):
-        return template_of_array(value)
+        return template_of_array(_apart(value, own))
     visible = {*map(id, leaves)}
     for part in walk(value):
         if id(part) in numbers and id(part) not in visible:
@@ -72,11 +72,24 @@ def template_of(value: Any, own: Sequence[Any]) -> Template | None:
     if not survives(value, structure, leaves):
         return None
     kept = tuple(
-        Own(numbers[id(x)]) if id(x) in numbers else _unshared(x) for x in leaves
+        Own(numbers[id(x)]) if id(x) in numbers else _apart(_unshared(x), own)
+        for x in leaves
     )
-    is_shared = not any(type(x) is Own or isinstance(x, np.ndarray) for x in kept)
+    is_same = all(x is y for x, y in zip(kept, leaves, strict=True))
+    is_shared = is_same and not any(isinstance(x, np.ndarray) for x in kept)
     is_shared = is_shared and not any(map(is_open, walk(value)))
     return Template(kept, structure, (value,) if is_shared else None)
+
+
+def _apart(leaf: Any, own: Sequence[Any]) -> Any:
+    """An array may be in the memory of one of its object's (`jax.device_put` to the
+    same place): that is gone when the object is donated."""
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer):
+        for array in own:
+            if share_memory(leaf, array):
+                with at_trace(CONCRETE):
+                    return leaf.copy()
+    return leaf
 
 
 def _unshared(leaf: Any) -> Any:

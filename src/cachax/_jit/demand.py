@@ -17,7 +17,7 @@ from .._compat import Trace, as_in_a_program, at_trace, current_trace
 from .._core.computed import CallKey, Computed
 from .._core.fields import is_frozen, is_open, walk
 from .._core.inputs import NUMBERS, Copy, Inputs, inputs_of
-from .._core.levels import traces_in
+from .._core.levels import UsesAxisError, not_run_here, traces_in
 from .._core.memo import NOT_PROVIDED, Key, may_have_values, memo_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
@@ -193,8 +193,11 @@ class Demand:
         if not is_known and isinstance(key, Computed) and not key.can_be_computed():
             return None
         self.computed |= not is_known
-        with as_in_a_program():
-            key.read(owner)
+        try:
+            with as_in_a_program(), not_run_here():
+                key.read(owner)
+        except UsesAxisError:
+            return None
         mapped = self._maps[slot] if isinstance(slot, int) else None
         if mapped is not None and isinstance(key, Computed):
             found = self._by_arrays(slot, key, mapped)

@@ -81,6 +81,11 @@ class Program:
                 raise
 
         run.__name__ = run.__qualname__ = name
+        self._has_tree = False
+        if not brings and not answers:  # it may count the arguments
+            alone = transform(functools.partial(run, ()), **options.given)
+            self.call: Any = lambda _, /, *args, **kwargs: alone(*args, **kwargs)
+            return
         _sign(run, fun())
         _place(run, fun())
         given = options.of_program(args)
