@@ -41,7 +41,7 @@ def build(folder: Path) -> list[Path]:
     for old in [*folder.glob("cachax-*.whl"), *folder.glob("cachax-*.tar.gz")]:
         old.unlink()
     tool = [UV, "build", "-q"] if UV else [sys.executable, "-m", "build"]
-    run(*tool, "--out-dir", str(folder), str(ROOT))
+    run(*tool, "-o", str(folder), str(ROOT))  # (their long names differ)
     (folder / ".gitignore").unlink(missing_ok=True)  # uv's; it must not be published
     return [*folder.glob("cachax-*.whl"), *folder.glob("cachax-*.tar.gz")]
 

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,20 @@ def test_a_file_too_many_and_one_too_few_are_found(archive: str, package: str) -
         f"  missing: {package}py.typed",
         f"  unexpected: {package}notes.txt",
     ]
+
+
+def test_the_options_without_uv_are_those_of_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parser = pytest.importorskip("build.__main__").main_parser()
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(dist, "UV", None)
+    monkeypatch.setattr(dist, "run", lambda *command: commands.append(command))
+    assert dist.build(tmp_path) == []
+    (command,) = commands
+    assert command[1:3] == ("-m", "build")
+    options = parser.parse_args(command[3:])
+    assert (options.outdir, options.srcdir) == (str(tmp_path), str(ROOT))
 
 
 @pytest.mark.parametrize(
