@@ -1,6 +1,7 @@
 """What is built, what it says of itself, and what it asks people to install."""
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,19 @@ def test_the_options_without_uv_are_those_of_build(
     assert command[1:3] == ("-m", "build")
     options = parser.parse_args(command[3:])
     assert (options.outdir, options.srcdir) == (str(tmp_path), str(ROOT))
+
+
+def test_uv_builds_with_the_python_that_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It need not be on the PATH; uv would look there, and else download one."""
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(dist, "UV", "uv")
+    monkeypatch.setattr(dist, "run", lambda *command: commands.append(command))
+    dist.build(tmp_path)
+    (command,) = commands
+    assert command[:2] == ("uv", "build")
+    assert command[command.index("--python") + 1] == sys.executable
 
 
 @pytest.mark.parametrize(
