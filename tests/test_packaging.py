@@ -146,6 +146,14 @@ def test_the_table_has_a_row_for_each_environment() -> None:
     ]
 
 
+def test_the_page_about_stability_has_the_table_of_the_matrix() -> None:
+    page = (ROOT / "docs" / "stability.md").read_text()
+    shown = re.findall(
+        r"^\| (3\.\d+) \| ([\d.]+) \| \d+ \| (\d+) \|", page, re.MULTILINE
+    )
+    assert shown == [(row.python, row.jax, "0") for row in matrix.ROWS]
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     import cachax
 
