@@ -40,8 +40,9 @@ def build(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for old in [*folder.glob("cachax-*.whl"), *folder.glob("cachax-*.tar.gz")]:
         old.unlink()
-    tool = [UV, "build", "-q"] if UV else [sys.executable, "-m", "build"]
-    run(*tool, "--out-dir", str(folder), str(ROOT))
+    python = sys.executable
+    tool = [UV, "build", "-q", "--python", python] if UV else [python, "-m", "build"]
+    run(*tool, "-o", str(folder), str(ROOT))  # (their long names differ)
     (folder / ".gitignore").unlink(missing_ok=True)  # uv's; it must not be published
     return [*folder.glob("cachax-*.whl"), *folder.glob("cachax-*.tar.gz")]
 

@@ -61,6 +61,7 @@ class Result:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    seconds: int = 0
     problem: str = ""
     """Why there are no numbers, if there are none."""
 
@@ -156,8 +157,8 @@ def works(python: str) -> bool:
 def counted(output: str) -> Result:
     """The numbers in the last line of pytest.
 
-    >>> counted("...\\n2 failed, 40 passed, 1 skipped, 1 error in 3.00s")
-    Result(passed=40, failed=3, skipped=1, problem='')
+    >>> counted("...\\n2 failed, 40 passed, 1 skipped, 1 error in 62.70s")
+    Result(passed=40, failed=3, skipped=1, seconds=63, problem='')
     """
     last = output.strip().splitlines()[-1] if output.strip() else "no output"
     numbers = {word: int(n) for n, word in re.findall(r"(\d+) ([a-z]+?)s?\b", last)}
@@ -165,15 +166,20 @@ def counted(output: str) -> Result:
     passed = numbers.get("passed", 0)
     if not failed and not passed:
         return Result(problem=last)
-    return Result(passed, failed, numbers.get("skipped", 0))
+    seconds = re.search(r" in ([\d.]+)s", last)
+    assert seconds, last
+    return Result(passed, failed, numbers.get("skipped", 0), round(float(seconds[1])))
 
 
 def table(results: Sequence[tuple[Row, Result]]) -> str:
     """As Markdown."""
-    lines = ["| Python | JAX | passed | failed | skipped |", "|---|---|---:|---:|---:|"]
-    for row, result in results:
-        numbers = f"{result.passed} | {result.failed} | {result.skipped}"
-        cells = f"{result.problem} | | " if result.problem else numbers
+    lines = [
+        "| Python | JAX | passed | failed | skipped | seconds |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for row, r in results:
+        numbers = f"{r.passed} | {r.failed} | {r.skipped} | {r.seconds}"
+        cells = f"{r.problem} | | | " if r.problem else numbers
         lines.append(f"| {row.python} | {row.jax} | {cells} |")
     return "\n".join(lines)
 

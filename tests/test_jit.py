@@ -9,6 +9,7 @@ import weakref
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import cloudpickle
 import equinox as eqx
 import jax
 import jax.export
@@ -151,7 +152,6 @@ def test_it_is_pickled_by_name_and_copied_as_a_function_is() -> None:
 
 def test_it_is_pickled_by_value_where_functions_are() -> None:
     """`joblib`, `dask` and `ray` send what is defined in a notebook in this way."""
-    cloudpickle = pytest.importorskip("cloudpickle")
     factor = jnp.float32(2.0)
     fun, v = cachax.jit(lambda v: factor * v.norm, inline=True), vector()
     for _ in range(3):

@@ -9,6 +9,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
+import cloudpickle
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -196,7 +197,6 @@ def test_what_is_read_while_an_object_is_built() -> None:
 
 def test_a_class_that_is_pickled_whole() -> None:
     """As one of a notebook is, by joblib, dask and ray."""
-    cloudpickle = pytest.importorskip("cloudpickle")
 
     class Local:
         def __init__(self) -> None:

@@ -1,7 +1,9 @@
 """What is built, what it says of itself, and what it asks people to install."""
 
 import re
+import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +44,33 @@ def test_a_file_too_many_and_one_too_few_are_found(archive: str, package: str) -
         f"  missing: {package}py.typed",
         f"  unexpected: {package}notes.txt",
     ]
+
+
+def test_the_options_without_uv_are_those_of_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parser = pytest.importorskip("build.__main__").main_parser()
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(dist, "UV", None)
+    monkeypatch.setattr(dist, "run", lambda *command: commands.append(command))
+    assert dist.build(tmp_path) == []
+    (command,) = commands
+    assert command[1:3] == ("-m", "build")
+    options = parser.parse_args(command[3:])
+    assert (options.outdir, options.srcdir) == (str(tmp_path), str(ROOT))
+
+
+def test_uv_builds_with_the_python_that_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It need not be on the PATH; uv would look there, and else download one."""
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(dist, "UV", "uv")
+    monkeypatch.setattr(dist, "run", lambda *command: commands.append(command))
+    dist.build(tmp_path)
+    (command,) = commands
+    assert command[:2] == ("uv", "build")
+    assert command[command.index("--python") + 1] == sys.executable
 
 
 @pytest.mark.parametrize(
@@ -107,11 +136,22 @@ def test_a_run_without_tests_is_a_problem(output: str, problem: str) -> None:
 
 def test_the_table_has_a_row_for_each_environment() -> None:
     row = matrix.Row("3.11", "0.5.3")
-    rows = [(row, matrix.Result(3, 1, 2)), (row, matrix.Result(problem="no Python"))]
-    assert matrix.table(rows).splitlines()[2:] == [
-        "| 3.11 | 0.5.3 | 3 | 1 | 2 |",
-        "| 3.11 | 0.5.3 | no Python | |  |",
+    rows = [
+        (row, matrix.Result(3, 1, 2, 60)),
+        (row, matrix.Result(problem="no Python")),
     ]
+    assert matrix.table(rows).splitlines()[2:] == [
+        "| 3.11 | 0.5.3 | 3 | 1 | 2 | 60 |",
+        "| 3.11 | 0.5.3 | no Python | | |  |",
+    ]
+
+
+def test_the_page_about_stability_has_the_table_of_the_matrix() -> None:
+    page = (ROOT / "docs" / "stability.md").read_text()
+    shown = re.findall(
+        r"^\| (3\.\d+) \| ([\d.]+) \| \d+ \| (\d+) \|", page, re.MULTILINE
+    )
+    assert shown == [(row.python, row.jax, "0") for row in matrix.ROWS]
 
 
 def test_the_version_is_the_same_everywhere() -> None:
