@@ -319,7 +319,7 @@ def _is_declared(cls: type, name: str) -> bool:
 def has_nothing(cls: type) -> bool:
     """Whether objects of `cls` have no fields: `__slots__ = ()`."""
     is_large = cls.__basicsize__ > object.__basicsize__ or cls.__itemsize__
-    return not (is_large or cls.__dictoffset__)  # (not in its size from 3.13 on)
+    return not (is_large or cls.__dictoffset__)  # (not in its size from 3.12 on)
 
 
 def _replaces_dict(cls: type) -> bool:
