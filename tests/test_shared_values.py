@@ -320,7 +320,7 @@ def test_a_loop_over_rebuilt_objects_compiles_once() -> None:
             one = scaled(one)
             use(one)
     assert counts == {"mass": 30}
-    assert not compiled
+    assert len(compiled) == 1  # with `mass` inside
 
 
 # What is on trust, or cleared

@@ -185,7 +185,7 @@ class Function:
                 if is_alone:
                     entry.lock.release()
             if out is not UNKNOWN:
-                self.took(entry, tree, [need.ask for need in plan.needs], True)
+                self.took(entry, tree, entry.inside.asks, True)
                 return out
         return self._call_learning(entry, tree, objects, leaves, args, kwargs)
 
@@ -269,7 +269,8 @@ class Function:
                     memo_of(new).supply(key, key.peek(owner, None))
 
     def took(self, entry: Entry, tree: Any, asks: Any, is_inside: bool = False) -> None:
-        """Which values a call took. Does nothing; reports wrap it."""
+        """Which values a call took, and whether it computed the others inside. Does
+        nothing; reports wrap it."""
 
     def _program(
         self, entry: Entry, answers: Answers, args: Any, computes_inside: bool = False

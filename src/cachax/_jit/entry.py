@@ -372,7 +372,8 @@ class Entry:
                 fields = reader.fields(reader.object(slot), objects[slot])
                 are_in = [f"{name!r} in {fields}" for name in its_names]
                 if len(are_in) > 2:
-                    are_in = [f"not {{{str([*its_names])[1:-1]}}}.isdisjoint({fields})"]
+                    names_in = reader.constant(frozenset(its_names))
+                    are_in = [f"not {names_in}.isdisjoint({fields})"]
                 code += are_in
         plan.supplied_code = " or ".join(code) or "False"
         plan.is_supplied = reader.function(plan.supplied_code)

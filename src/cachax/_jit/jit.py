@@ -195,7 +195,7 @@ def jitted(
             pass
         except Unprepared:
             entry.mistaken = True
-            forget_failed_traces(ready.call)
+            forget_failed_traces(ready.program.call)
         except Exception as error:
             if not names_arguments(error):
                 state.function.note(error, args, kwargs)

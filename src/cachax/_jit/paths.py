@@ -176,6 +176,9 @@ class Reader:
 
     def constant(self, thing: Any) -> str:
         """A name for a thing, in expressions."""
+        for name, known in self.names.items():
+            if type(thing) is frozenset and type(known) is frozenset and known == thing:
+                return name
         name = f"constant_{len(self.names)}"
         self.names[name] = thing
         return name

@@ -74,7 +74,7 @@ class Calls:
                     (key, objects[slot]) for slot, key in asks if isinstance(slot, int)
                 ]
                 if is_inside:
-                    call.carried += _read_inside(entry, objects)
+                    call.inside = _read_inside(entry, objects, asks)
             original(function, entry, tree, asks, is_inside)
 
         return took
@@ -134,13 +134,11 @@ class Calls:
         name, where = function.qualname, where_now()
         inside_a_trace = bool(traces_in(args, kwargs))
         self._add(What.CALLED, name, where=where, start=start, **times)
-        for key, owner in call.carried:
-            if inside_a_trace:
-                continue
+        for key, owner in [] if inside_a_trace else call.carried + call.inside:
             value = key.peek(owner, ())
             shown = plain_name(name)
             what, why = What.PASSED, f"into {shown}"
-            if call.was_inside:
+            if any(key == each and owner is its for each, its in call.inside):
                 what, why = What.INSIDE, f"a new object: computed inside {shown}"
             elif not any(hasattr(x, "shape") for x in jax.tree.leaves(value)):
                 why = f"static result: a constant of {shown}"
@@ -213,12 +211,9 @@ class Calls:
         )
 
 
-def _read_inside(entry: Any, objects: list[Any]) -> list[tuple[Any, Any]]:
-    """The values that a program computes for those it uses: keys, and objects."""
-    pairs = {
-        (key, need.ask[0]): None
-        for need in entry.plan.needs
-        for key, _ in need.inner or ()
-    }
-    used = {(need.key, need.ask[0]) for need in entry.plan.needs}
-    return [(key, objects[slot]) for key, slot in pairs if (key, slot) not in used]
+def _read_inside(entry: Any, objects: list[Any], passed: Any) -> list[tuple[Any, Any]]:
+    """The values that a program computes: keys, and objects."""
+    needs = entry.plan.needs
+    used = {need.ask: None for need in needs}
+    used |= {(n.ask[0], key): None for n in needs for key, _ in n.inner or ()}
+    return [(key, objects[slot]) for slot, key in used if (slot, key) not in passed]

@@ -27,6 +27,8 @@ class Call:
     """The name of its programs."""
     carried: list[tuple[Key, Any]] = field(default_factory=list)
     """The values it took: keys, and their objects."""
+    inside: list[tuple[Key, Any]] = field(default_factory=list)
+    """The same for those that it computed itself."""
     was_inside: bool = False
     was_known: bool = False
     """Whether the function has been called before."""
