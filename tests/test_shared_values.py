@@ -261,15 +261,23 @@ def test_a_value_that_is_a_field_keeps_nothing_alive() -> None:
     assert watched() is None
 
 
+def buffers() -> int:
+    """How many there are. (With JAX 0.4, reading the address of an array makes it
+    two arrays.)"""
+    gc.collect()
+    arrays = [getattr(x, "_base_array", x) for x in jax.live_arrays()]
+    shards = [shard.data for x in arrays for shard in x.addressable_shards]
+    return len({x.unsafe_buffer_pointer() for x in shards if x.size})
+
+
 def test_of_many_objects_with_one_array_few_values_are_kept() -> None:
     points = jnp.arange(3.0)
     first = mesh(points=points)
     scaled(first).stiffness, first.stiffness
-    gc.collect()
-    arrays = len(jax.live_arrays())
+    before = buffers()
     for i in range(100):
         mesh(points=points, order=i + 2).stiffness  # noqa: B018
-    assert len(jax.live_arrays()) <= arrays + 3
+    assert buffers() <= before + 3
 
 
 # Traces
@@ -320,7 +328,7 @@ def test_a_loop_over_rebuilt_objects_compiles_once() -> None:
             one = scaled(one)
             use(one)
     assert counts == {"mass": 30}
-    assert len(compiled) == 1  # with `mass` inside
+    assert len(compiled) <= 1  # with `mass` inside, unless it is in JAX's cache
 
 
 # What is on trust, or cleared
@@ -582,12 +590,10 @@ def test_a_preset_value_that_comes_out_of_jit_stays_with_its_object() -> None:
 
 def test_of_a_method_few_values_are_kept_for_one_array() -> None:
     points = jnp.arange(3.0)
-    gc.collect()
-    arrays = len(jax.live_arrays())
+    before = buffers()
     for n in range(100):
         mesh(points=points).power(n)
-    gc.collect()
-    assert len(jax.live_arrays()) <= arrays + 9
+    assert buffers() <= before + 9
 
 
 def test_nothing_is_printed_at_the_end_of_a_program(tmp_path: Any) -> None:
