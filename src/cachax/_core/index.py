@@ -32,6 +32,7 @@ _OF_NO_ARRAY = 64
 """The same for values that used no array, for each of the arrays of their objects."""
 
 _MANY_LATER = 8
+"""Records that are not made yet, of one array."""
 
 _serials = itertools.count()
 

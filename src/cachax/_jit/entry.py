@@ -470,6 +470,7 @@ class Entry:
         first computes the value."""
 
         is_new, lock, launch = self.is_new, self.lock, program.call
+        weakly = weakref.ref(self)  # which has what is ready
 
         def call(values: Any, /, *args: Any, **kwargs: Any) -> Any:
             is_alone = lock.acquire(timeout=1)  # it may wait for this thread
@@ -477,7 +478,7 @@ class Entry:
                 if not is_new(args, kwargs):
                     raise NoLongerNew
                 out = launch(values, *args, **kwargs)
-                return take(out, self, args, kwargs) if type(out) is dict else out
+                return take(out, weakly(), args, kwargs) if type(out) is dict else out
             finally:
                 if is_alone:
                     lock.release()
