@@ -317,6 +317,17 @@ def _() -> tuple[Call, Call]:
     return lambda: ours(cached), lambda: by_hand(bare, total)
 
 
+@shape("a Python number that is different in every call")
+def _() -> tuple[Call, Call]:
+    mine, theirs = itertools.count(), itertools.count()
+    ours = cachax.jit(lambda s: s.data * s.total * s.params)
+    by_hand = jax.jit(lambda s, t: s.data * t * s.params)
+    return (
+        lambda: ours(CachedState(ONES, 0.1 * next(mine))),
+        lambda: by_hand(State(ONES, 0.1 * next(theirs)), TOTAL),
+    )
+
+
 @shape("state with a dict of 50 arrays, value on an object inside")
 def _() -> tuple[Call, Call]:
     params = many(50)

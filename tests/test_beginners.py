@@ -504,3 +504,31 @@ def test_clear_of_a_class() -> None:
 def test_cached_method_with_a_size_by_position() -> None:
     with pytest.raises(cachax.UsageError, match="Write `maxsize=8`"):
         cachax.cached_method(8)  # type: ignore[call-overload]
+
+
+def test_an_argument_is_missing() -> None:
+    """The message names the method, as Python's does."""
+
+    class Point:
+        @cachax.cached_method
+        def power(self, n: int) -> int:
+            return n
+
+    @cachax.cache
+    def distance(x: Any, y: Any) -> Any:
+        return x - y
+
+    with pytest.raises(TypeError, match=r"power\(\) missing 1 required .* 'n'"):
+        Point().power()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"power\(\) got an unexpected .* 'm'"):
+        Point().power(m=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"distance\(\) missing 1 required .* 'y'"):
+        distance(jnp.ones(2))  # type: ignore[call-arg]
+
+
+def test_lift_of_a_function() -> None:
+    def loss(x: Any) -> Any:
+        return x
+
+    with pytest.raises(cachax.UsageError, match=r"write `cachax.jit\(loss\)`"):
+        cachax.lift(loss)(jnp.ones(2))  # type: ignore[call-overload]

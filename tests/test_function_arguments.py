@@ -217,10 +217,19 @@ class Options:
     number: float
 
 
+@attrs.frozen
+class ThreeNumbers:
+    first: float
+    number: float
+    last: float
+
+
 def test_numbers_in_arguments_are_distinguished() -> None:
     one = Mesh(jnp.array([1, 2]))
     assert one.scaled(Options(2)).dtype == jnp.int32
     assert one.scaled(Options(2.0)).dtype == jnp.float32
+    assert one.scaled(ThreeNumbers(1.0, 1, 1)).dtype == jnp.int32
+    assert one.scaled(ThreeNumbers(1.0, 1.0, 1)).dtype == jnp.float32
 
 
 @cachax.cache

@@ -5,6 +5,7 @@ bounds is broken, a warm call has become slower on every machine (`make bench` s
 how much).
 """
 
+import functools
 import gc
 import itertools
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import nnx
 
@@ -178,6 +180,115 @@ def test_many_objects_in_turn() -> None:
     counts = counted(lambda: fun(next(in_turn)))
     assert counts["functions"] <= 2
     assert counts["instructions"] <= 60
+
+
+class Loose:
+    def __init__(self, x: Any, y: Any) -> None:
+        self.x, self.y = x, y
+
+    total = total(1)
+
+
+jax.tree_util.register_pytree_node(
+    Loose, lambda o: ((o.x, o.y), None), lambda _, parts: Loose(*parts)
+)
+
+
+class Outer(Bare):
+    @cachax.cached_property
+    def inside(self) -> Any:
+        return Cached(2 * self.x, self.y)
+
+
+class Sized(Bare):
+    total = total(1)
+
+    @cachax.cached_property
+    def size(self) -> int:
+        return len(self.x)
+
+
+class Supplied(flax.struct.PyTreeNode, frozen=False):
+    """(A property that was supplied once is looked for on every object.)"""
+
+    x: jax.Array
+    y: jax.Array
+    total = total(1)
+
+
+def assigned(obj: Any) -> Any:
+    obj.total = jnp.float32(7)
+    return obj
+
+
+def uses_total(o: Any) -> Any:
+    return o.y * o.total
+
+
+def uses_flag(o: Any, *, flag: bool) -> Any:
+    return o.y * o.total if flag else o.y
+
+
+def numbered(function: Any) -> list[Callable[[], Any]]:
+    return [functools.partial(function, Cached(ONES, 0.5 * i)) for i in range(40)]
+
+
+CALLS: dict[str, Callable[[], list[Callable[[], Any]]]] = {
+    "objects of different shapes": lambda: calls(
+        cachax.jit(uses_total), Cached(ONES, ONES), Cached(jnp.ones(3), jnp.ones(3))
+    ),
+    "objects of different classes": lambda: calls(
+        cachax.jit(uses_total), Cached(ONES, ONES), Loose(ONES, ONES)
+    ),
+    "values of a flag": lambda: [
+        functools.partial(flagged, OBJECT, flag=flag)
+        for flagged in [cachax.jit(uses_flag, static_argnames="flag")]
+        for flag in (True, False)
+    ],
+    "a number that changes": lambda: numbered(cachax.jit(uses_total)),
+    "a value that was preset": lambda: calls(
+        cachax.jit(uses_total), cachax.preset(Supplied(ONES, ONES), total=ONES[0])
+    ),
+    "a value that was assigned": lambda: calls(
+        cachax.jit(uses_total), assigned(Supplied(ONES, ONES))
+    ),
+    "fields of numpy": lambda: calls(
+        cachax.jit(uses_total), Cached(np.ones(2, "f"), np.ones(2, "f"))
+    ),
+    "an object in a value": lambda: calls(
+        cachax.jit(lambda o: o.y * o.inside.total), Outer(ONES, ONES)
+    ),
+    "a value of the shape": lambda: calls(
+        cachax.jit(lambda o: o.total * o.size),
+        *[Sized(ONES, ONES + i) for i in range(40)],
+    ),
+}
+
+
+def calls(function: Any, *objects: Any) -> list[Callable[[], Any]]:
+    return [functools.partial(function, obj) for obj in objects]
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_calls_that_are_unlike_the_last_one(what: str) -> None:
+    """They take more work than others, but not much more."""
+    in_turn = itertools.cycle(CALLS[what]())
+    for _ in range(12):
+        next(in_turn)()
+    counts = counted(lambda: next(in_turn)())
+    assert counts["functions"] <= 20
+    assert counts["instructions"] <= 420
+
+
+def test_derivatives_and_maps_from_outside() -> None:
+    fun = cachax.jit(lambda x, o: jnp.sum(x * o.total))
+    for call in (
+        lambda: jax.grad(fun)(ONES, OBJECT),
+        lambda: jax.vmap(fun, (0, None))(jnp.ones((3, 2)), OBJECT),
+    ):
+        counts = counted(call)
+        assert counts["functions"] <= 20
+        assert counts["instructions"] <= 300
 
 
 def test_a_new_object_for_every_call() -> None:

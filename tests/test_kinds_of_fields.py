@@ -161,7 +161,66 @@ def change_of_a_default() -> tuple[Callable[[], float], Callable[[], None]]:
     return by, lambda: setattr(by, "__defaults__", (3.0,))
 
 
+def doubled(x: float) -> Callable[[], float]:
+    return lambda: 2 * x
+
+
+def tripled(x: float) -> Callable[[], float]:
+    return lambda: 3 * x
+
+
+def change_of_a_function_in_a_dict() -> tuple[Callable[[], float], Callable[[], None]]:
+    chosen = {"now": doubled(1.0)}
+    return lambda: chosen["now"](), lambda: chosen.update(now=tripled(1.0))
+
+
+def change_of_a_function_in_a_list() -> tuple[Callable[[], float], Callable[[], None]]:
+    functions = [doubled(1.0), tripled(1.0)]
+    return lambda: functions[0](), functions.reverse
+
+
+def change_of_a_function() -> tuple[Callable[[], float], Callable[[], None]]:
+    function = doubled(1.0)
+
+    def change() -> None:
+        nonlocal function
+        function = tripled(1.0)
+
+    return lambda: function(), change
+
+
+def change_of_a_mapped_function() -> tuple[Callable[[], float], Callable[[], None]]:
+    number = jnp.ones(())
+    functions = [jax.vmap(lambda x: 2 * x + 0 * number)]
+
+    def change() -> None:
+        functions[0] = jax.vmap(lambda x: 3 * x + 0 * number)
+
+    return lambda: functions[0](jnp.ones(1))[0], change  # type: ignore[return-value]
+
+
+def change_of_a_frozen_object() -> tuple[Callable[[], float], Callable[[], None]]:
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        act: Callable[[], float]
+
+    configs = [Config(doubled(1.0))]
+    change = functools.partial(configs.__setitem__, 0, Config(tripled(1.0)))
+    return lambda: configs[0].act(), change
+
+
+def change_of_a_number_with_a_unit() -> tuple[Callable[[], float], Callable[[], None]]:
+    lengths = {"now": Metres(2.0)}
+    return lambda: float(lengths["now"]), lambda: lengths.update(now=Metres(3.0))
+
+
 CHANGES = [
+    change_of_a_function_in_a_dict,
+    change_of_a_function_in_a_list,
+    change_of_a_function,
+    change_of_a_mapped_function,
+    change_of_a_frozen_object,
+    change_of_a_number_with_a_unit,
     change_of_a_variable,
     change_of_a_dict,
     change_of_an_object,

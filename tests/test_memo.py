@@ -320,6 +320,8 @@ print(total)
 
 
 def test_a_random_key_can_be_pickled() -> None:
+    """With nothing of cachax in it."""
+
     class Source(struct.PyTreeNode):
         key: Any
 
@@ -327,6 +329,10 @@ def test_a_random_key_can_be_pickled() -> None:
         def numbers(self) -> Any:
             return jax.random.normal(self.key, (2,))
 
-    source = cachax.warm(Source(jax.random.key(1)))
-    key = pickle.loads(pickle.dumps(source.key))
-    assert Source(key).numbers.tolist() == source.numbers.tolist()
+    key = jax.random.key(1)
+    before = pickle.dumps(key)
+    source = cachax.warm(Source(key))
+    assert cachax.jit(lambda s: (s, s.numbers + 1))(source)[0].numbers.shape == (2,)
+    assert pickle.dumps(key) == before
+    again = Source(pickle.loads(before))
+    assert again.numbers.tolist() == source.numbers.tolist()

@@ -25,6 +25,8 @@ from flax.training import train_state
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import cachax
+from cachax._jit.call import Function
+from cachax._jit.entry import Plan
 from cachax.lab import compilations, computations, computing
 
 from families import NNX_IS_PYTREE
@@ -1147,6 +1149,63 @@ def test_a_value_in_the_memory_of_a_donated_array(body: Any, uses_it: bool) -> N
     assert state.y == 3 * STEPS
 
 
+def test_a_value_of_an_object_in_the_memory_of_a_donated_array(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It uses a numpy array too, and so it belongs to its object."""
+
+    class Moved(struct.PyTreeNode):
+        x: jax.Array
+        y: jax.Array
+        order: Any = struct.field(pytree_node=False, default=(1, 0))
+
+        @cachax.cached_property
+        def moved(self) -> Any:
+            return jax.device_put(self.x, jax.devices()[0]), np.asarray(self.table)
+
+        @property
+        def table(self) -> Any:
+            return np.asarray(self.order)
+
+    @functools.partial(cachax.jit, donate_argnums=0)
+    def step(state: Moved) -> Moved:
+        moved, table = state.moved
+        return state.replace(y=state.y + moved[jnp.asarray(table)])
+
+    class WithArray(Moved):
+        table: Any = struct.field(default=None)
+
+    for cls, more in ((Moved, {}), (WithArray, {"table": np.array([1, 0])})):
+        state = cls(jnp.array([1.0, 2.0]), jnp.zeros(2), **more)
+        for _ in range(3):
+            state = step(state)
+        assert state.y.tolist() == [6, 3]
+    assert "donate" not in capfd.readouterr().err
+
+
+def test_a_plan_that_is_replaced_by_a_thread_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Summed(struct.PyTreeNode):
+        x: jax.Array
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x)
+
+    original = Function._program
+
+    def program(self: Any, entry: Any, *rest: Any) -> Any:
+        entry.plan = Plan()  # as it is for an object with a supplied value
+        return original(self, entry, *rest)
+
+    fun = cachax.jit(lambda s: s.total + 1)
+    for i in range(12):
+        if i == 8:
+            monkeypatch.setattr(Function, "_program", program)
+        assert fun(Summed(jnp.full(2, float(i)))) == 2 * i + 1
+
+
 class Regression(struct.PyTreeNode):
     """One value is reused in every step, and one is new."""
 
@@ -1162,6 +1221,35 @@ class Regression(struct.PyTreeNode):
     def gradient(self) -> Any:
         computing("gradient")
         return self.gram @ self.w - 1
+
+    @cachax.cached_property
+    def count(self) -> int:
+        return len(self.x)
+
+    @cachax.cached_property
+    def grid(self) -> Any:
+        computing("grid")
+        return jnp.linspace(0, 1, len(self.w))
+
+
+def test_values_of_shapes_beside_one_that_is_new() -> None:
+    """They are passed in, and don't keep the other from being computed inside."""
+
+    def step(state: Regression) -> Regression:
+        less = 0.01 * state.gradient / state.count + state.grid * 1e-3
+        return state.replace(w=state.w - less)
+
+    state = Regression(jnp.arange(6.0).reshape(3, 2) / 5, jnp.zeros(2))
+    expected, plain, ours = state, jax.jit(step), cachax.jit(step)
+    with computations() as counts:
+        for _ in range(3 * STEPS):
+            state = ours(state)
+    assert counts == {"gram": 1, "grid": 1, "gradient": 3 * STEPS}
+    for _ in range(3 * STEPS):
+        expected = plain(expected)
+    np.testing.assert_allclose(state.w, expected.w, rtol=1e-5)
+    smaller = Regression(jnp.ones((2, 2)), jnp.zeros(2))
+    np.testing.assert_allclose(ours(smaller).w, plain(smaller).w, rtol=1e-5)
 
 
 @pytest.mark.parametrize("uses_both", [True, False])

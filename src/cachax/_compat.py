@@ -155,15 +155,23 @@ def is_ref(x: object) -> bool:
     return issubclass(type(x), _REFS)  # not isinstance, which runs code of theirs
 
 
+def base_of(array: Any) -> Any:
+    """The array that has the contents of this one: random keys are around one."""
+    return getattr(array, "_base_array", array)
+
+
 def share_memory(array: Any, other: Any) -> bool:
     """Whether a part of one array is in the place of a part of the other."""
-    if array is other or isinstance(other, Tracer) or not isinstance(other, jax.Array):
-        return False
-    return not _places(array).isdisjoint(_places(other))
+    return array is not other and not places_of(array).isdisjoint(places_of(other))
 
 
-def _places(array: Any) -> set[Any]:
-    array = getattr(array, "_base_array", array)  # of random keys
+def places_of(array: Any) -> set[Any]:
+    """Where the parts of an array are."""
+    if isinstance(array, Tracer) or not isinstance(array, jax.Array):
+        return set()
+    if array.is_deleted():
+        return set()
+    array = base_of(array)
     is_one = array.is_fully_addressable and len(array.sharding.device_set) == 1
     parts = [array] if is_one else [x.data for x in array.addressable_shards]
     return {(*x.devices(), x.unsafe_buffer_pointer()) for x in parts if x.size}

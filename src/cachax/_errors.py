@@ -574,6 +574,17 @@ def not_a_method(given: object) -> UsageError:
     )
 
 
+def not_lifted(transform: object, given: object) -> UsageError:
+    """For a call of what `lift` returns with something else than a function."""
+    name = getattr(transform, "__name__", None) or repr(transform)
+    return UsageError(
+        f"cachax.lift({name}) takes a function, not an object of type "
+        f"{type(given).__name__!r}: `lift` is for transformations, such as "
+        "`cachax.lift(jax.checkpoint)(f)(obj)`. To pass cached values into a function "
+        f"of your own, write `cachax.jit({name})`."
+    )
+
+
 def given_a_class(function: str, cls: type) -> UsageError:
     return UsageError(
         f"cachax.{function} takes an object, not a class: {plain_name(cls)}."

@@ -261,6 +261,16 @@ class Computed(Key):
                 return record
         return None
 
+    def record_again(self, obj: Any, inputs: Inputs) -> index.Record | None:
+        """The same. If there were too many others, and it had to go: a new one for the
+        value that `obj` still has."""
+        record, memo = self.record(inputs), memo_of(obj)
+        if record is None and self in memo.indexed and self in memo.values:
+            record = self.note(inputs, memo.indexed[self].uses, memo.values[self])
+            if record is not None:
+                memo.indexed[self] = record
+        return record
+
     def _candidates(self, inputs: Inputs, uses: Uses) -> list[index.Record]:
         arrays = uses.arrays(inputs)
         if arrays:
@@ -310,9 +320,12 @@ class Computed(Key):
             arrays = old.uses.arrays(inputs)
             if arrays and old not in self._candidates(inputs, old.uses):
                 continue
-            if old.uses.statics(inputs) == old.statics:  # only what was learned is gone
-                self.learned.put(inputs, old.uses)
-                return old
+            if old.uses.statics(inputs) == old.statics:  # what was learned is gone
+                uses = self.learned.get(inputs)
+                if uses is None:
+                    self.learned.put(inputs, old.uses)
+                    return old
+                return self._put_again(inputs, uses, old)
             pair = (inputs.exactly, old.statics)
             if pair not in self._same:
                 orders = old.statics[3]
@@ -320,10 +333,15 @@ class Computed(Key):
                     self.body, obj, inputs, old.numbers, orders, self.learned
                 )
             if self._same[pair]:
-                new = self._put(inputs, old.uses, old.template)
-                new.packed = old.packed
-                return new
+                uses = self.learned.get(inputs) or old.uses
+                return self._put_again(inputs, uses, old)
         return None
+
+    def _put_again(self, inputs: Inputs, uses: Uses, old: index.Record) -> index.Record:
+        """For numbers that make no difference."""
+        new = self._put(inputs, uses, old.template)
+        new.packed = old.packed
+        return new
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
         """What the body computes for `obj`, whatever is kept, and what it used."""

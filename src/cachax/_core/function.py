@@ -109,7 +109,10 @@ class CachedFunction(Generic[P, R]):
         return f"<cachax.cache of {self.__wrapped__!r}>"
 
     def _call(self, args: Any, kwargs: Any) -> R:
-        bound = self._signature.bind(*args, **kwargs)
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError:  # when it is called, Python says best what is missing
+            return self.__wrapped__(*args, **kwargs)
         bound.apply_defaults()
         given: dict[int | str, Any] = dict(enumerate(bound.args))
         given.update(bound.kwargs)

@@ -18,11 +18,13 @@ from typing import Any
 
 import jax
 
+from .._compat import base_of
 from .values import Template
 
 Key = Any
 ATTRIBUTE = "_cachax"
-"""Of an array: its contents."""
+"""Of an array: its contents. (Of random keys, it is that of the array inside: the keys
+are pickled with their attributes.)"""
 _VARIANTS = 2
 """Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
 one for each `i`."""
@@ -63,10 +65,6 @@ class Contents:
                 if None not in contents:  # else one is about to be removed
                     _add(make(contents, parts), contents)
         return self._records
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Random keys are pickled with their attributes."""
-        return Contents, ()
 
     def remove(self, record: "Record") -> None:
         records = self._records or {}
@@ -165,19 +163,9 @@ def _place(key: Key, contents: Sequence[Contents]) -> tuple[tuple[int, ...], Any
 def known(arrays: Iterable[Any]) -> tuple[Contents, ...] | None:
     """The contents of these arrays; None if there is one that nothing is known of."""
     try:
-        return tuple([array._cachax for array in arrays])
+        return tuple([base_of(array)._cachax for array in arrays])
     except AttributeError:
         return None
-
-
-def find(
-    key: Key, contents: tuple[Contents, ...] | None, statics: Any
-) -> Record | None:
-    """The record for arrays with these contents."""
-    for record in candidates(key, contents):
-        if record.statics is statics or record.statics == statics:
-            return record
-    return None
 
 
 def candidates(key: Key, contents: tuple[Contents, ...] | None) -> list[Record]:
@@ -193,20 +181,26 @@ def held_by(arrays: Iterable[Any], key: Key) -> list[Record]:
     objects with equal static parts: what is found would depend on which of the others
     are still there.)"""
     _, place = _place(key, ())
-    owners = (getattr(array, ATTRIBUTE, None) for array in arrays)
+    owners = (getattr(base_of(array), ATTRIBUTE, None) for array in arrays)
     found = (owner.records.get(place, ()) for owner in owners if owner is not None)
     return [record for each in found for record in each if record.key == key]
 
 
 def contents_of(array: Any) -> Contents:
     """Those of an array. They get their own if nothing is known about it yet."""
-    found: Contents | None = getattr(array, ATTRIBUTE, None)
-    return found or vars(array).setdefault(ATTRIBUTE, Contents())
+    base = base_of(array)
+    found: Contents | None = getattr(base, ATTRIBUTE, None)
+    return found or vars(base).setdefault(ATTRIBUTE, Contents())
+
+
+def is_new(array: Any) -> bool:
+    """Whether nothing is known about it yet."""
+    return not hasattr(base_of(array), ATTRIBUTE)
 
 
 def follow(given: Any, returned: Any) -> None:
     """A function returned an array unchanged: what is known of one holds for the other,
-    unless it is placed elsewhere.
+    unless it is placed elsewhere. Both are given by `base_of`.
 
     This is done in every step of a training loop.
     """
@@ -248,8 +242,8 @@ def put_later(
     parts: Any,
 ) -> None:
     """The same for a value that may never be looked for: its record is made by
-    `make(contents, parts)` then. This is done in every call with new arrays. With an
-    array of numpy's among them, nothing is done."""
+    `make(contents, parts)` then. The arrays are given by `base_of`. This is done in
+    every call with new arrays. With an array of numpy's among them, nothing is done."""
     contents: list[Contents] = []
     for array in arrays:
         found = getattr(array, ATTRIBUTE, None)
@@ -295,6 +289,6 @@ def forget(record: Record) -> None:
 
 def records_of(array: Any) -> list[Record]:
     """What is known for an array."""
-    contents = getattr(array, ATTRIBUTE, None)
+    contents = getattr(base_of(array), ATTRIBUTE, None)
     found = () if contents is None else [*contents.records.values()]
     return [record for each in found for record in each]

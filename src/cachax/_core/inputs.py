@@ -9,12 +9,14 @@ import gc
 import inspect
 import operator
 import struct
+import sys
 import types
 import weakref
 from array import array as array_array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -93,6 +95,8 @@ class Inputs:
     """Arrays and Python numbers, in an order that depends on the static parts alone."""
     statics: tuple[Any, ...]
     """All the rest, and the shapes and dtypes of the arrays."""
+    places: tuple[int, ...]
+    """Where each of the arrays is among the static parts."""
     numbers: tuple[Any, ...]
     """Which of the arrays are Python numbers, with their types."""
     orders: tuple[Any, ...]
@@ -110,11 +114,6 @@ class Inputs:
         return {i: self.arrays[i] for i, _ in self.numbers}
 
     @property
-    def bits(self) -> tuple[Any, ...]:
-        """The Python numbers, exactly."""
-        return tuple(bits_of(self.arrays[i]) for i, _ in self.numbers)
-
-    @property
     def holders(self) -> list[Any]:
         """The arrays that values can stay with."""
         others = {i for i, _ in self.numbers} | self.writable
@@ -124,7 +123,12 @@ class Inputs:
     @property
     def exactly(self) -> tuple[Any, ...]:
         """All that a body can see without using the contents of an array."""
-        return (self.statics, self.numbers, self.bits, self.orders)
+        return self.given([i for i, _ in self.numbers])
+
+    def given(self, numbers: Iterable[int]) -> tuple[Any, ...]:
+        """The same for a body that reads only these of the Python numbers."""
+        bits = tuple([bits_of(self.arrays[i]) for i in numbers])
+        return (self.statics, self.numbers, bits, self.orders)
 
 
 def bits_of(number: Any) -> Any:
@@ -141,6 +145,7 @@ def inputs_of(obj: Any) -> Inputs | None:
     and containers with hidden state."""
     statics: list[Any] = []
     arrays: list[Any] = []
+    places: list[int] = []
     numbers: list[Any] = []
     orders: list[Any] = []
     seen: dict[int, int] = {}
@@ -161,15 +166,18 @@ def inputs_of(obj: Any) -> Inputs | None:
                 in_keys.update(range(thing.start, len(arrays)))
         elif cls in NUMBERS:
             numbers.append((len(arrays), cls))
+            places.append(len(statics))
             statics.append(aval_of_number(thing))
             arrays.append(thing)
         elif isinstance(thing, jax.Array):  # a tracer too
             if is_ref(thing):
                 return None
+            places.append(len(statics))
             statics.append(look_of(thing))
             arrays.append(thing)
         elif isinstance(thing, np.ndarray) and thing.dtype.kind in "biufc":
             writable.add(len(arrays))
+            places.append(len(statics))
             statics.append((cls, thing.shape, thing.dtype))
             arrays.append(thing)
         elif is_ref(thing) or not _is_describable(thing):
@@ -186,7 +194,7 @@ def inputs_of(obj: Any) -> Inputs | None:
             count += 1
             taken = take_apart(thing)
             _note_supplied(thing)
-            statics.append((cls, taken.names, len(taken.parts)))
+            statics.append(Fields(cls, taken.names, len(taken.parts)))
             if issubclass(cls, ATOMS):
                 statics.append(identity_of(plain_value(thing)))
             if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
@@ -206,11 +214,21 @@ def inputs_of(obj: Any) -> Inputs | None:
     return Inputs(
         arrays,
         tuple(statics),
+        tuple(places),
         tuple(numbers),
         tuple(orders),
         frozenset(writable),
         frozenset(in_keys - {i for i, _ in numbers}),
     )
+
+
+class Fields(NamedTuple):
+    """Among the static parts: a thing that is taken apart."""
+
+    cls: type
+    names: tuple[Any, ...]
+    parts: int
+    """How many."""
 
 
 class _End(NamedTuple):
@@ -289,7 +307,8 @@ def _is_describable_inside(thing: Any) -> bool:
 
 
 def _identities_inside(fun: Any) -> Iterator[Any]:
-    """What a function closes over: containers by what is in them."""
+    """What a function closes over: lists and dictionaries by what is in them, and the
+    rest by identity too."""
     numbers = {id(fun): 0}
     things = [fun]
     for thing in things:  # which grows
@@ -299,7 +318,9 @@ def _identities_inside(fun: Any) -> Iterator[Any]:
                 numbers[id(part)] = len(things)
                 things.append(part)
         inside = tuple([numbers[id(part)] for part in parts])
-        yield (type(thing), inside) if parts else identity_of(thing)
+        is_weak = type(thing).__weakrefoffset__ != 0  # else it may hold an array
+        value = Same(thing) if is_weak else identity_of(plain_value(thing))
+        yield (type(thing), value, inside) if parts else identity_of(thing)
 
 
 def is_whole(thing: Any) -> bool:
@@ -429,6 +450,25 @@ class CannotRebuildError(Exception):
     """A thing in an object can't be copied with other arrays in it."""
 
 
+class _Watched(str):
+    """The name of a field in a `__dict__`. Python compares it with the name that is
+    looked up, unless both are the same string, and so it notes every read."""
+
+    __slots__ = ("note",)
+
+    note: Callable[[], None]
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if not sys._getframe(1).f_code.co_filename.startswith(_NOT_OF_A_BODY):
+            self.note()
+        return str.__eq__(self, other)
+
+
+_PACKAGE = Path(__file__).parent.parent
+_NOT_OF_A_BODY = (str(_PACKAGE / "_core"), str(_PACKAGE / "_jit"))
+
+
 class Copy:
     """A copy of an object with other arrays in it, made without running its code."""
 
@@ -452,9 +492,15 @@ class Copy:
         self._around: set[int] = set()
         self._count = 0
         self._arrays_seen = 0
+        self._place = 0
+        self._unread: set[int] = set()
         self.originals: dict[int, tuple[Any, Any]] = {}
         """The objects in it, by id, with what they are copies of."""
         self.obj = self._copy(obj)
+
+    def is_read(self, number: int) -> bool:
+        """Whether the field with this Python number was read since, by its name."""
+        return number not in self._unread
 
     def is_copy(self, thing: Any) -> bool:
         found = self.originals.get(id(thing))
@@ -467,6 +513,7 @@ class Copy:
     def _copy(self, thing: Any) -> Any:
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
+            self._place += 1
             return next(self._arrays)
         if is_whole(thing):
             self.statics += type(thing).__module__ != _NNX_NOTES
@@ -481,7 +528,12 @@ class Copy:
         taken = take_apart(thing)
         self._around.add(id(thing))
         before = self._arrays_seen
-        parts = [self._copy(part) for part in taken.parts]
+        parts: list[Any] = []
+        numbers: dict[Any, int] = {}
+        for i, part in enumerate(taken.parts):
+            if type(part) in NUMBERS and taken.names:
+                numbers[taken.names[i]] = self._place
+            parts.append(self._copy(part))
         self._around.discard(id(thing))
         new = thing
         has_arrays = self._arrays_seen > before
@@ -494,9 +546,21 @@ class Copy:
                 keys = {identity_of(key): key for key in new}
                 order = self._orders.get(number, taken.names)
                 new = {keys[each]: new[keys[each]] for each in order}
+            if numbers and type(thing).__dictoffset__:
+                self._watch(instance_dict(new, "__dict__"), numbers)
             self.originals[id(new)] = (new, thing)
         self._copies[id(thing)] = new
         return new
+
+    def _watch(self, fields: dict[str, Any], numbers: dict[str, int]) -> None:
+        """Note when these fields are read."""
+        for name, part in [*fields.items()]:
+            del fields[name]
+            if name in numbers:
+                self._unread.add(numbers[name])
+                name = _Watched(name)
+                name.note = functools.partial(self._unread.discard, numbers[name])
+            fields[name] = part
 
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
         """Whether a copy is needed. What has no arrays in it is shared, because a body

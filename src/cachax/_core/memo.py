@@ -25,7 +25,7 @@ from .._errors import (
     warn_once,
 )
 from .fields import WEAK, all_parts, has_nothing, plain_leaves, reached
-from .index import Changes, Record
+from .index import Changes, Contents, Record
 from .levels import is_alive, may_be_kept
 from .snapshot import Snapshot
 from .sources import Source as Source
@@ -84,6 +84,7 @@ class Memo(weakref.ref[Any]):
         "_locks",
         "_snapshot",
         "changes",
+        "contents",
         "folded",
         "holds",
         "indexed",
@@ -108,6 +109,9 @@ class Memo(weakref.ref[Any]):
     """Of the index, when that was last checked."""
     supplied: set[Key]
     """What was supplied by `preset`, for an object that has no arrays to keep it by."""
+    contents: list[Contents]
+    """What stands for the object in the keys of calls, like the contents of an array:
+    what is ready for these calls goes with it (`_jit`). One, or none yet."""
     holds: Callable[[Any], bool]
     """Whether the object still has the fields the values were computed from."""
 
@@ -124,6 +128,7 @@ class Memo(weakref.ref[Any]):
         self.supplied = set()
         indexed = self.indexed = {}
         self.changes = Changes.count
+        contents = self.contents = []
         self.settings = settings()
         self._locks: dict[Key, threading.RLock] = {}
 
@@ -132,6 +137,7 @@ class Memo(weakref.ref[Any]):
             folded.clear()
             packed.clear()
             indexed.clear()
+            contents.clear()
 
         self._snapshot = Snapshot(obj, forget)
         self.holds = self._snapshot.holds
@@ -142,9 +148,7 @@ class Memo(weakref.ref[Any]):
         self.changes = Changes.count
         for key, record in [*self.indexed.items()]:
             if record.is_cleared:
-                self.values.pop(key, None)
-                self.folded.pop(key, None)
-                self.indexed.pop(key, None)
+                self.forget(key)
 
     def after_a_body(self, obj: object) -> "Memo":
         """Where to keep a value, now that its body has run.
@@ -210,12 +214,14 @@ class Memo(weakref.ref[Any]):
         if self.get(key, self) is self:
             raise LeakedTracerError(key.of(self()))
         self.supplied.add(key)
+        self.contents.clear()
 
     def forget(self, key: Key) -> None:
         self.values.pop(key, None)
         self.folded.pop(key, None)
         self.supplied.discard(key)
         self.indexed.pop(key, None)
+        self.contents.clear()
 
 
 def _to_the_reader() -> int:
@@ -299,6 +305,14 @@ def memo_of(obj: Any) -> Memo:
                     new._locks = memo._locks  # a body may be running, and set a field
                 memos[id(obj)] = new
                 return new
+
+
+def contents_of_object(obj: Any) -> Contents:
+    """What stands for `obj` as long as its fields stay the same."""
+    found = memo_of(obj).contents
+    if not found:
+        found.append(Contents())
+    return found[0]
 
 
 def _remove(memo: Memo, memos: dict[int, Any] = memos) -> None:

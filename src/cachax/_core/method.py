@@ -146,7 +146,10 @@ class CachedMethod(Source, Generic[P, R]):
             call = (args, *map(type, args))
             if call in self._keys_of_atoms:
                 return self._keys_of_atoms[call]
-        bound = self._signature.bind(obj, *args, **kwargs)
+        try:
+            bound = self._signature.bind(obj, *args, **kwargs)
+        except TypeError:  # when it is called, Python says best what is missing
+            return None
         bound.apply_defaults()
         _, *given = bound.args
         arguments = Arguments(dict(enumerate(given, 1)) | bound.kwargs)

@@ -14,7 +14,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -46,6 +46,7 @@ from .inputs import (
 )
 from .levels import traces_in
 from .memo import keys_of, may_have_values, memo_of
+from .recent import Recent
 from .sources import names_of
 from .spread import are_spread
 from .structure import flatten, survives
@@ -70,6 +71,13 @@ class Uses:
     """Whether the body looks at contents of arrays, or can't be traced."""
     reads: tuple[Any, ...] = ()
     """The cached values that the body reads, and whether they are of this object."""
+    numbers: tuple[int, ...] | None = None
+    """The Python numbers that may matter; None if all of them may."""
+
+    def matter(self, inputs: Inputs) -> Sequence[int]:
+        """The Python numbers that may matter."""
+        every = [i for i, _ in inputs.numbers]
+        return every if self.numbers is None else self.numbers
 
     def is_shareable(self, inputs: Inputs) -> bool:
         """Whether the identities of the arrays describe the value. Those of numpy
@@ -82,7 +90,7 @@ class Uses:
 
     def statics(self, inputs: Inputs) -> tuple[Any, ...]:
         """The rest, and the configuration of JAX."""
-        return (*inputs.exactly, settings())
+        return (*inputs.given(self.matter(inputs)), settings())
 
 
 def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
@@ -97,15 +105,27 @@ class Learned:
 
     def __init__(self, table: dict[Any, Uses]) -> None:
         self._table = table
+        self._numbers: dict[Any, set[tuple[int, ...]]] = Recent()
+        """Which numbers alone mattered, by everything but the numbers."""
         self.keys_read: set[Any] = set()
         """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
+        if inputs.numbers:
+            for numbers in [*self._numbers.get(inputs.given(()), ())]:
+                uses = self._table.get((numbers, inputs.given(numbers)))
+                if uses is not None:
+                    return uses
         return self._table.get(inputs.exactly)
 
     def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read.update(key for key, _ in uses.reads)
-        self._table[inputs.exactly] = uses
+        numbers = uses.numbers
+        if numbers is None:
+            self._table[inputs.exactly] = uses
+        else:
+            self._numbers.setdefault(inputs.given(()), set()).add(numbers)
+            self._table[numbers, inputs.given(numbers)] = uses
 
 
 def compute(
@@ -286,7 +306,11 @@ def is_same_function(
     before = _trace(body, other, its, only_known=True)
     if before is None or not before.is_shareable or not before.is_same(now):
         return False
-    learned.put(inputs, now.uses)
+    read = now.numbers | before.numbers
+    if len(read) < len(inputs.numbers):  # then others make no difference either
+        learned.put(inputs, replace(now.uses, numbers=tuple(sorted(read))))
+    else:
+        learned.put(inputs, now.uses)
     return True
 
 
@@ -314,6 +338,8 @@ class Traced:
     statics: list[Any]
     """The leaves of the value that are not results of the operations, else None."""
     uses: Uses
+    numbers: set[int]
+    """The Python numbers that the body may have read."""
     is_shareable: bool
 
     def run(self, arrays: Sequence[Any]) -> Any:
@@ -354,8 +380,10 @@ def _trace(
     reading: Any = None
     structure: Any = None
     statics: list[Any] = []
+    numbers = {i for i, _ in inputs.numbers}
+    numbers_read: set[int] = set()
     concrete = {*inputs.in_keys}
-    concrete |= set() if trace_numbers else {i for i, _ in inputs.numbers}
+    concrete |= set() if trace_numbers else numbers
 
     def of_arrays(given: list[Any]) -> list[Any]:
         nonlocal reading, structure, statics
@@ -363,6 +391,7 @@ def _trace(
         copy = _copy(obj, arrays)
         reading = Reading(obj, copy, arrays, only_known)
         value = _run(body, reading, copy)
+        numbers_read.update(i for i in numbers if copy.is_read(i))
         leaves, structure = flatten(value)
         _check_value(value, leaves, copy)
         if not survives(value, structure, leaves):
@@ -377,11 +406,11 @@ def _trace(
     used = {i for i, is_used in enumerate(inputs_used(jaxpr)) if is_used}
     used |= {*range(len(inputs.arrays))} if reading.everything else reading.used
     used |= inputs.in_keys
-    numbers = {i for i, _ in inputs.numbers}
     positions = tuple(i for i in sorted(used) if i not in numbers)
     reads = reading.reads | (all_reads(obj) if inputs.in_keys else set())
     uses = Uses(positions, False, (*reads,))
-    return Traced(jaxpr, structure, statics, uses, reading.is_shareable)
+    numbers_read |= numbers if reading.everything else numbers & reading.numbers
+    return Traced(jaxpr, structure, statics, uses, numbers_read, reading.is_shareable)
 
 
 class NotKnownError(Exception):
@@ -438,6 +467,8 @@ class Reading:
         self._trace = current_trace()
         self.reads: set[Any] = set()
         self.used: set[int] = set()
+        self.numbers: set[int] = set()
+        """The Python numbers that these values depend on."""
         self.everything = False
         self.is_shareable = True
 
@@ -475,6 +506,10 @@ class Reading:
             self.is_shareable = False
             return self._as_inputs(value, ())
         arrays = uses.arrays(inputs)
+        is_mine = original is self._obj
+        self.numbers.update(
+            uses.matter(inputs) if is_mine else range(len(self._arrays))
+        )
         if isinstance(self._trace, Dependence):
             used = self._trace.inputs_of(arrays)
         else:

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._compat import CONCRETE, Tracer, at_trace, share_memory
 from .._errors import UnhashableValueError
-from .fields import all_parts, is_open, may_change, walk, walk_fields
+from .fields import all_parts, fields_in, is_open, may_change, walk, walk_fields
 from .inputs import NUMBERS, Same, bits_of
 from .structure import Structure, flatten, survives
 
@@ -263,7 +263,8 @@ def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
     is_own = isinstance(cls.__eq__, types.FunctionType) or not cls.__dictoffset__
     if not is_own and cls.__hash__ is not None:
         return Same(leaf)
-    numbers = (bits_of(x) for x in walk_fields(leaf) if type(x) in NUMBERS)
+    fields = (x for thing in walk_fields(leaf) for x in fields_in(thing))
+    numbers = (bits_of(x) for x in fields if type(x) in NUMBERS)
     return (cls, leaf, *numbers)  # 2 and 2.0 are equal, and so are such objects
 
 

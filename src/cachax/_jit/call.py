@@ -28,13 +28,13 @@ from .._compat import (
     current_trace,
     forget_failed_traces,
     jit_is_disabled,
+    places_of,
     settings,
     tracing_is_forbidden,
 )
 from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import tables
-from .._core.index import ATTRIBUTE
 from .._core.inputs import NUMBERS
 from .._core.memo import NOT_PROVIDED, keys_of, memo_of, note_entries
 from .._core.recent import Recent
@@ -48,10 +48,11 @@ from .demand import (
     Demand,
     NeedsConcreteNumpy,
     Retrace,
+    Value,
     call_of,
     objects_in,
 )
-from .entry import Entry, signature_of
+from .entry import Entry, Plan, signature_of
 from .notes import note_argument
 from .options import Options
 from .program import Program, Unprepared, running
@@ -91,6 +92,9 @@ class Function:
         """The entry of the last call, if the next one is likely to have the same."""
         self._is_mixed = False
         """Whether arguments of different structures have the same arrays."""
+        self._likely: dict[Any, Entry | None] = Recent(64)
+        """For calls unlike the last one, by the types of the arguments and the static
+        ones. None where these don't say which."""
         note_entries(self)
 
     @property
@@ -100,7 +104,23 @@ class Function:
     def forget(self) -> None:
         """Start again, as if it had not been called."""
         self._entries.clear()
+        self._likely.clear()
         self.expected = None
+
+    def find(self, args: Any, kwargs: Any) -> tuple[Entry | None, Any]:
+        """What is ready for a call that is unlike the last one, with its entry."""
+        try:
+            entry: Any = self._likely[self._look(args, kwargs)]
+            return entry, entry.find(args, kwargs)
+        except Exception:  # nothing is
+            return None, None
+
+    def _look(self, args: Any, kwargs: Any) -> Any:
+        look = (*map(type, args),)
+        if kwargs:
+            look += (*kwargs, *map(type, kwargs.values()))
+        static = self.options.static
+        return (look, static.values(args, kwargs)) if static else look
 
     def call(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call that was not prepared by one like it."""
@@ -110,7 +130,8 @@ class Function:
         try:
             tree, statics = self.options.static.take_out(args, kwargs)
             leaves, structure = tree_flatten(tree)
-            entry = self._entry((structure, statics, are_global(leaves)), tree)
+            key = (structure, statics, are_global(leaves))
+            entry = self._entry(key, tree, self._look(args, kwargs))
         except Exception:  # can't be flattened, compared, or hashed: JAX says best why
             return plain(*args, **kwargs)
         is_incomplete = False
@@ -138,15 +159,19 @@ class Function:
         """Add to an error of a call what to do, if an argument is the reason."""
         note_argument(error, self.fun(), args, kwargs, self.options.static)
 
-    def _entry(self, key: Any, tree: Any) -> Entry:
+    def _entry(self, key: Any, tree: Any, look: Any) -> Entry:
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = Entry(self.options, tree)
-        if self.expected is not entry:
-            if self.expected is not None and self.expected.mistaken:
-                self.expected.mistaken = False
-                self._is_mixed = True
-            self.expected = None if self._is_mixed else entry
+        if _was_mistaken(self.expected, entry):
+            self._is_mixed = True
+        likely = self._likely.get(look, entry)
+        is_clear = likely is not None and not _was_mistaken(likely, entry)
+        self._likely[look] = entry if is_clear else None
+        for other in (self.expected, likely):
+            if other is not None and other is not entry:
+                other.mistaken = False
+        self.expected = None if self._is_mixed else entry
         return entry
 
     def _call_entry(
@@ -172,8 +197,8 @@ class Function:
                 entry.new_in_a_row, entry.find = 0, plan.find
                 if ready is None:
                     plan.keep(args, kwargs, values)
-                if plan.by_object and program.returned:
-                    self._pass_on_supplied(program, entry.objects(tree), out)
+                if plan.by_object:
+                    _pass_on_supplied(program, entry.objects(tree), leaves, out)
                 self.took(entry, tree, program.asks)
                 return out
         objects = entry.objects(tree)
@@ -244,29 +269,18 @@ class Function:
                 answers, [*demand.asked]
             )
         entry.new_in_a_row = entry.new_in_a_row + 1 if computed else 0
-        if not any(isinstance(x, Tracer) for x in leaves):
+        is_traced = any(isinstance(x, Tracer) for x in leaves)
+        if not is_traced or all(_is_concrete(x, leaves) for x in answers.values()):
             reliable = program if self._keeps_programs else None
             plan = entry.note(answers, reliable, traced, tree, args, kwargs)
             plan.keep(args, kwargs, values)
-            self._pass_on_supplied(program, objects, out)
-        elif program.returned:
-            _provide_supplied(program, objects, out)
+        _pass_on_supplied(program, objects, leaves, out)
         if computed:
             # The next call that has its values must come through here, to count from
             # the start. (A call that is ready doesn't, except in a recording.)
             entry.plan.ready.remove_all()
         self.took(entry, tree, program.asks)
         return out
-
-    def _pass_on_supplied(self, program: Program, objects: list[Any], out: Any) -> None:
-        """An object that is returned as it is keeps the values that were assigned."""
-        for place, slot in program.returned:
-            owner = objects[slot]
-            keys: Any = keys_of(type(owner)).values()
-            for key in keys:
-                if key.was_supplied and key.is_supplied(owner):
-                    new = objects_in(out)[place]
-                    memo_of(new).supply(key, key.peek(owner, None))
 
     def took(self, entry: Entry, tree: Any, asks: Any, is_inside: bool = False) -> None:
         """Which values a call took, and whether it computed the others inside. Does
@@ -299,11 +313,10 @@ class Function:
         return program
 
     def _values_to_reuse(
-        self, entry: Entry, leaves: list[Any], args: Any, kwargs: Any
+        self, entry: Entry, plan: Plan, leaves: list[Any], args: Any, kwargs: Any
     ) -> tuple[dict[Ask, None], list[int]] | None:
         """If values of a call are new, like those of the calls before: those that are
         not, and the leaves that are new. Else None."""
-        plan = entry.plan
         if plan.by_object or not plan.needs or current_trace() is not CONCRETE:
             return None
         if entry.inside is None and (
@@ -326,7 +339,8 @@ class Function:
             arrays = [leaves[i] for i in need.positions]
             if not all(isinstance(x, jax.Array) for x in arrays):
                 return None
-            its = [i for i in need.positions if not hasattr(leaves[i], ATTRIBUTE)]
+            places = need.positions or need.holders
+            its = [i for i in places if index.is_new(leaves[i])]
             if not its:  # the next call can't tell
                 return None
             new.update(dict.fromkeys(its))
@@ -345,7 +359,8 @@ class Function:
     ) -> Any:
         """For arrays that are new at every call: to compute their values beforehand
         would launch a program for each. UNKNOWN if it is not such a call."""
-        reuse = self._values_to_reuse(entry, leaves, args, kwargs)
+        plan = entry.plan  # which another thread may replace
+        reuse = self._values_to_reuse(entry, plan, leaves, args, kwargs)
         if reuse is None:
             return UNKNOWN
         known, new = reuse
@@ -371,11 +386,16 @@ class Function:
             return UNKNOWN
         finally:
             demand.settle()
-        entry.note_inside(answers, program, values, new, tree, args, kwargs)
+        entry.note_inside(plan, answers, program, values, new, tree, args, kwargs)
         return out
 
 
 UNKNOWN: Any = object()
+
+
+def _was_mistaken(tried: Entry | None, entry: Entry) -> bool:
+    """Whether a call was first tried with the program of a different entry."""
+    return tried is not None and tried is not entry and tried.mistaken
 
 
 def _replaced(answers: Answers, asks: Sequence[Ask]) -> set[Any]:
@@ -387,20 +407,38 @@ def _replaced(answers: Answers, asks: Sequence[Ask]) -> set[Any]:
 
 
 def _apart_from(leaves: list[Any], values: list[Any]) -> list[Any]:
-    """Values without the arrays of the arguments, which are going to be donated. (If
-    arrays find a value, those of its object are not in it.)"""
-    own = {*map(id, leaves)}
-    return [x.copy() if id(x) in own else x for x in values]
+    """Values without the arrays of the arguments, and not in their memory: that is
+    going to be donated."""
+    own = {place for leaf in leaves for place in places_of(leaf)}
+    return [x if own.isdisjoint(places_of(x)) else x.copy() for x in values]
 
 
-def _provide_supplied(program: Program, objects: list[Any], out: Any) -> None:
-    """The same inside a trace: values are read from the argument there."""
+def _pass_on_supplied(
+    program: Program, objects: list[Any], leaves: list[Any], out: Any
+) -> None:
+    """An object that is returned as it is keeps the values that were assigned. Inside a
+    trace, they are read from the argument."""
 
     def provider(owner: Any) -> Callable[[Any], Any]:
         return lambda key: key.read(owner) if key.was_supplied else NOT_PROVIDED
 
+    is_traced = any(isinstance(x, Tracer) for x in leaves)
     for place, slot in program.returned:
-        memo_of(objects_in(out)[place]).provider = provider(objects[slot])
+        new, owner = objects_in(out)[place], objects[slot]
+        if is_traced:
+            memo_of(new).provider = provider(owner)
+            continue
+        keys: Any = keys_of(type(owner)).values()
+        for key in keys:
+            if key.was_supplied and key.is_supplied(owner):
+                memo_of(new).supply(key, key.peek(owner, None))
+
+
+def _is_concrete(value: Value, leaves: list[Any]) -> bool:
+    """Whether a value is found by concrete arrays, in a call with tracers."""
+    places = (*value.positions, *value.holders, *value.numbers)
+    used = [leaves[i] for i in places]
+    return not value.by_object and not any(isinstance(x, Tracer) for x in used)
 
 
 @contextmanager

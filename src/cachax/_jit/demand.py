@@ -16,7 +16,7 @@ import numpy as np
 from .._compat import Trace, as_in_a_program, at_trace, current_trace
 from .._core.computed import CallKey, Computed
 from .._core.fields import is_frozen, is_open, walk
-from .._core.inputs import NUMBERS, Copy, Inputs, inputs_of
+from .._core.inputs import NUMBERS, Copy, Fields, Inputs, inputs_of
 from .._core.levels import UsesAxisError, not_run_here, traces_in
 from .._core.memo import NOT_PROVIDED, Key, may_have_values, memo_of
 from .._core.recent import Recent
@@ -56,6 +56,10 @@ class Value:
     """Whether the user put it there: it doesn't hold for others with its arrays."""
     own: tuple[Any, ...] = ()
     """The arrays at these positions, which may be in the value."""
+    holders: tuple[int, ...] = ()
+    """If it used no array: those of its object, likewise."""
+    is_fixed: bool = True
+    """Whether it stays the same as long as its object does: it can't be written to."""
 
     @property
     def looks(self) -> Any:
@@ -124,14 +128,14 @@ class Map:
     statics: tuple[int, ...]
     """Which of the leaves are static parts."""
     fields: tuple[Any, ...]
-    """The classes and the names of the fields it is for."""
+    """The classes, the names of their fields and the places of arrays it is for."""
 
     def fits(self, inputs: Inputs) -> bool:
         return self.fields == _fields(inputs)
 
 
 def _fields(inputs: Inputs) -> tuple[Any, ...]:
-    return tuple(x for x in inputs.statics if type(x) is tuple and len(x) == 3)
+    return (*(x for x in inputs.statics if type(x) is Fields), *inputs.places)
 
 
 class Demand:
@@ -212,12 +216,14 @@ class Demand:
             return None
         if key.may_be_supplied(inputs) or key.is_supplied(owner):
             return None
-        record, uses = key.record(inputs), key.learned.get(inputs)
+        record, uses = key.record_again(owner, inputs), key.learned.get(inputs)
         if record is None or uses is None:
             return None
         positions = [mapped.places[i] for i in uses.positions]
-        numbers = [mapped.places[i] for i, _ in inputs.numbers]
-        if None in positions or not positions:
+        numbers = [mapped.places[i] for i in uses.matter(inputs)]
+        others = {i for i, _ in inputs.numbers} | inputs.writable
+        holders = [x for i, x in enumerate(mapped.places) if i not in others]
+        if None in positions or None in holders or not holders:
             return None
         if record.packed is None:
             record.packed = {}
@@ -247,6 +253,7 @@ class Demand:
             _inner(uses, inputs, mapped),
             False,
             tuple(inputs.arrays[i] for i in uses.positions),
+            holders=() if positions else tuple(i for i in holders if i is not None),
         )
 
     def _note_objects_in(self, ask: Ask) -> None:
@@ -410,9 +417,9 @@ def by_object(key: Key, owner: Any, static_numpy: bool) -> Value | None:
     packed = pack(value, key.of(owner), numbers, static_numpy)
     if packed is None:
         return None
-    found = Value(packed, by_object=True, is_supplied=is_supplied)
-    parts = walk(value)
-    if memo.values.get(key, memo) is value and not any(map(_may_be_written, parts)):
+    is_fixed = key not in memo.folded and not any(map(_may_be_written, walk(value)))
+    found = Value(packed, by_object=True, is_supplied=is_supplied, is_fixed=is_fixed)
+    if is_fixed:
         memo.packed[key, static_numpy] = (value, found)
     return found
 

@@ -14,6 +14,7 @@ from .._compat import CONCRETE, has_processes, settings, trace_context
 from .._core import index
 from .._core.fields import instance_dict
 from .._core.inputs import NUMBERS, bits_of, double, identity_of, look_of
+from .._core.memo import contents_of_object, may_have_values
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.sources import names_of
@@ -46,6 +47,7 @@ class Need:
         "ask",
         "bits",
         "contents",
+        "holders",
         "inner",
         "is_supplied",
         "key",
@@ -53,6 +55,7 @@ class Need:
         "owner",
         "positions",
         "read_bits",
+        "read_holders",
         "statics",
     )
 
@@ -63,6 +66,7 @@ class Need:
         self.key = ask[1]
         self.is_supplied = value.is_supplied
         self.positions = value.positions
+        self.holders = value.holders
         self.numbers = value.numbers
         self.statics = value.statics
         self.inner = value.inner
@@ -72,8 +76,9 @@ class Need:
             self.owner = entry.reading_object(ask[0], tree)
             return
         reader = entry.reader(tree)
-        leaves = map(reader.leaf, value.positions)
-        self.contents = reader.function([f"{x}._cachax" for x in leaves])
+        arrays = map(reader.array, value.positions)
+        self.contents = reader.function([f"{x}._cachax" for x in arrays])
+        self.read_holders = reader.function([*map(reader.leaf, value.holders)])
         leaves = map(reader.leaf, value.numbers)
         self.read_bits = reader.function([f"bits({x})" for x in leaves])
         self.bits = self.read_bits(args, kwargs)
@@ -86,7 +91,11 @@ class Need:
             return value.packed if is_same else None  # type: ignore[union-attr]
         if self.numbers and self.bits != self.read_bits(args, kwargs):
             return None
-        record = index.find(self.key, self.contents(args, kwargs), self.statics)
+        if self.holders:
+            records = index.held_by(self.read_holders(args, kwargs), self.key)
+        else:
+            records = index.candidates(self.key, self.contents(args, kwargs))
+        record = next((x for x in records if x.statics == self.statics), None)
         if record is None or record.packed is None:
             return None
         packed: Packed | None = record.packed.get(static_numpy)
@@ -147,6 +156,10 @@ class Plan:
     numbers: tuple[int, ...] = ()
     by_object = False
     """Whether a value belongs to an object, so that its arrays don't find it."""
+    owners: tuple[Slot, ...] = ()
+    """The objects that values belong to."""
+    has_key = True
+    """Whether calls can be ready."""
     static_numpy = False
     settings: Any = None
     """Of JAX, when it was learned."""
@@ -208,7 +221,7 @@ class Plan:
         key = self.key(args, kwargs)
         if key is None or self.program is None:
             return
-        if self.positions and not self._seen.pop(key, False):
+        if (self.positions or self.owners) and not self._seen.pop(key, False):
             self._seen[key] = True
             return
         ready = Ready(self.program, values, self.read_fields(args, kwargs))
@@ -263,9 +276,9 @@ class Entry:
             take_out, layout = self.options.static.take_out, self.layout
             names = {
                 "bits": _bits,
+                "contents_of": contents_of_object,
                 "double": double,
                 "whole": int.__pos__,
-                "fields": _fields,
                 "follow": index.follow,
                 "signature": lambda *call: signature_of(leaves(*call)),
             }
@@ -288,7 +301,14 @@ class Entry:
             return reader.function(reader.object(slot))
         (outer, key), number = slot  # in a value
         read = self.reading_object(outer, tree)
-        return lambda *call: objects_in(key.read(read(*call)))[number]
+
+        def object_in(args: Any, kwargs: Any) -> Any:
+            value = key.read(read(args, kwargs))
+            if number == 0 and may_have_values(type(value)):
+                return value
+            return objects_in(value)[number]
+
+        return object_in
 
     def launch(self, program: Any, values: Any, args: Any, kwargs: Any) -> Any:
         """Run a program with these values, traced and compiled first if need be.
@@ -320,9 +340,15 @@ class Entry:
         if self.mistaken and not traced:  # there was a program, and not that one
             self.by_signature = True
         self.mistaken = False
-        by_object = any(answer.by_object for answer in answers.values())
         plan = Plan()
-        plan.by_object = by_object or may_have_more or passes_on
+        owned = {ask: x for ask, x in answers.items() if x.by_object}
+        plan.by_object = bool(owned) or may_have_more or passes_on
+        plan.has_key = not (may_have_more or passes_on) and not (
+            owned and self.options.donates
+        )
+        plan.has_key &= all(value.is_fixed for value in owned.values())
+        if plan.has_key:
+            plan.owners = tuple(dict.fromkeys(slot for slot, _ in owned))
         plan.program = None if may_have_more else program
         self._complete(plan, self.plan, answers, tree, args, kwargs)
         self.plan, self.find = plan, plan.find
@@ -336,17 +362,25 @@ class Entry:
         tree: Any,
         args: Any,
         kwargs: Any,
+        new: Sequence[int] = (),
     ) -> None:
-        """How to find the values that its program takes."""
+        """How to find the values that its program takes. Some leaves are new in every
+        call."""
         plan.settings = settings()
         plan.static_numpy = self.static_numpy
         needs = tuple(
             Need(ask, x, self, tree, args, kwargs) for ask, x in answers.items()
         )
         plan.needs = needs
-        positions = chain(before.positions, *(need.positions for need in needs))
-        numbers = chain(before.numbers, *(need.numbers for need in needs))
-        plan.positions, plan.numbers = tuple(sorted({*positions})), tuple({*numbers})
+        positions = {*chain(before.positions, *(need.positions for need in needs))}
+        for need in needs:  # what is ready has to go with one of its arrays
+            stay = [i for i in need.holders if i not in new]
+            if positions.isdisjoint(stay):
+                positions.update(stay[:1])
+        numbers = {*chain(*(need.numbers for need in needs))}
+        if {need.ask for need in needs} != {need.ask for need in before.needs}:
+            numbers.update(before.numbers)
+        plan.positions, plan.numbers = tuple(sorted(positions)), tuple(numbers)
         self._note_supplied(plan, tree)
         self._note_static_numbers(plan, answers, tree)
         plan.static_numbers = [*map(_identity, plan.read_fields(args, kwargs))]
@@ -368,7 +402,8 @@ class Entry:
             names.setdefault(slot, {}).update(dict.fromkeys(k.attrname for k in keys))
         code = []
         for slot, its_names in names.items():
-            if its_names and type(objects[slot]).__dictoffset__:
+            is_keyed = slot in plan.owners  # with all that is on it
+            if its_names and type(objects[slot]).__dictoffset__ and not is_keyed:
                 fields = reader.fields(reader.object(slot), objects[slot])
                 are_in = [f"{name!r} in {fields}" for name in its_names]
                 if len(are_in) > 2:
@@ -386,29 +421,29 @@ class Entry:
             asked = [x for (other, _), x in answers.items() if other == slot]
             if self.is_open[slot] or any(x.has_static_numbers for x in asked):
                 obj, names = reader.object(slot), _static_names(objects[slot])
-                if self.is_open[slot]:
-                    found.append(f"*fields({obj}, {names!r})")
-                else:
-                    found += [reader.field(obj, x, objects[slot]) for x in names]
+                if self.is_open[slot]:  # which fields it has
+                    found.append(f"*{reader.fields(obj, objects[slot])}")
+                found += [reader.field(obj, x, objects[slot]) for x in names]
         plan.fields = tuple(found)
         plan.read_fields = reader.function(plan.fields)
 
     def _note_key(self, plan: Plan, before: Plan, tree: Any) -> None:
         """By the contents of the arrays; by other things only where they count."""
-        if plan.by_object:
+        if not plan.has_key:
             return
         reader = self.reader(tree)
-        parts = [f"{reader.leaf(i)}._cachax.serial" for i in plan.positions]
+        contents = [f"{reader.array(i)}._cachax" for i in plan.positions]
+        owners = [*enumerate(plan.owners)]
+        contents += [f"contents_of(owner_{n}(args, kwargs))" for n, _ in owners]
+        names = {f"owner_{n}": self.reading_object(x, tree) for n, x in owners}
+        parts = [f"{each}.serial" for each in contents]
         leaves = jax.tree.leaves(tree)
         more = [_bits_code(reader.leaf(i), leaves[i]) for i in plan.numbers]
-        more += [
-            f"*map(id, {x[1:]})" if x[0] == "*" else f"id({x})" for x in plan.fields
-        ]
+        more += [x if x[0] == "*" else f"id({x})" for x in plan.fields]
         more += ["*signature(args, kwargs)"] if self.by_signature else []
         key = joined(parts[0] if len(parts) == 1 and not more else tuple(parts + more))
-        plan.key_code = (key, plan.supplied_code)
-        arrays = map(reader.leaf, plan.positions)
-        plan.contents = reader.function([f"{x}._cachax" for x in arrays])
+        plan.key_code = (key, plan.supplied_code, plan.owners)
+        plan.contents = reader.function(contents, **names)
         if plan.key_code == before.key_code:
             plan.ready, plan.key_of, plan.find = (
                 before.ready,
@@ -417,16 +452,17 @@ class Entry:
             )
             plan._seen, plan.find_code = before._seen, before.find_code
             return
-        plan.key_of = reader.function(key)
+        plan.key_of = reader.function(key, **names)
         if plan.supplied_code != "False":
             key = f"None if {plan.supplied_code} else {key}"
         plan.find_code = key
         # Not a name of the reader, which JAX holds by what it knows of results
         # (`About`): a program would hold itself.
-        plan.find = reader.function(f"ready[{key}]", ready=plan.ready)
+        plan.find = reader.function(f"ready[{key}]", ready=plan.ready, **names)
 
     def note_inside(
         self,
+        plan: Plan,
         answers: Answers,
         program: Any,
         values: Any,
@@ -436,14 +472,15 @@ class Entry:
         kwargs: Any,
     ) -> None:
         """A call took a program that computes values itself, because these leaves were
-        new."""
-        plan, inside, reader = self.plan, Plan(), self.reader(tree)
+        new. Otherwise calls take what is planned."""
+        inside, reader = Plan(), self.reader(tree)
         inside.program = program
-        self._complete(inside, self.inside_plan, answers, tree, args, kwargs)
+        self._complete(inside, self.inside_plan, answers, tree, args, kwargs, new)
         inside.keep(args, kwargs, values)
         self.inside_plan = inside
         leaves = [*map(reader.leaf, new)]
-        conditions = [f"'_cachax' not in {leaf}.__dict__" for leaf in leaves]
+        arrays = map(reader.array, new)
+        conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
         conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
         if has_processes():
             conditions.append(f"are_global({joined(leaves)}) is {self.is_global}")
@@ -513,12 +550,6 @@ def _static_names(obj: Any) -> list[str]:
 def _identity(field: Any) -> Any:
     """Of a field that may hold static numbers. It doesn't if it can't be hashed."""
     return static_identity(field) if is_hashable(field) else type(field)
-
-
-def _fields(obj: Any, names: Sequence[str]) -> list[Any]:
-    """Which fields an object has, and the contents of some."""
-    fields = instance_dict(obj, "__dict__")
-    return [*fields, *map(fields.get, names)]
 
 
 def _bits(leaf: Any) -> Any:

@@ -185,7 +185,7 @@ def jitted(
         try:
             ready = None if state.watchers else entry.find(args, kwargs)
         except Exception:  # nothing is known of an array, or it isn't where it was
-            ready = None
+            entry, ready = state.function.find(args, kwargs)
         if ready is None:
             return state.call(args, kwargs)
         try:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
-from .._errors import LiftError
+from .._errors import LiftError, not_lifted
 from .jit import Jitted, jitted
 
 P = ParamSpec("P")
@@ -42,6 +42,8 @@ class Lifted:
         if fun is None:
             return functools.partial(self, **options)
         transform: Any = self.__wrapped__
+        if not callable(fun):
+            raise not_lifted(transform, fun)
         while isinstance(transform, functools.partial) and not transform.args:
             options = transform.keywords | options
             transform = transform.func
@@ -66,6 +68,7 @@ def lift(transform: Callable[..., Any]) -> Lifted:
 
     Raises:
         LiftError: The transformation maps or differentiates the function.
+        UsageError: When the result is called with something that is not a function.
 
     Example:
         >>> import dataclasses, jax, jax.numpy as jnp, cachax

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from .._core.fields import is_opaque, slot_value, slots_of
 from .._core.inputs import NUMBERS, in_order, is_array, is_whole, take_apart
@@ -138,6 +139,7 @@ class Reader:
         self.names = names
         self._parameters = parameters
         self._paths = _Paths(tree, layout)
+        self._keys = {i for i, x in enumerate(jax.tree.leaves(tree)) if _is_key(x)}
         names |= {"get": object.__getattribute__, "slot_value": slot_value}
         self._leaves, self._objects = self.constant(leaves), self.constant(objects)
         for name in (self._leaves, self._objects):
@@ -146,6 +148,11 @@ class Reader:
     def leaf(self, number: int) -> str:
         """The expression for a leaf."""
         return self._part(self._paths.leaves, self._leaves, number)
+
+    def array(self, number: int) -> str:
+        """The expression for the array that has the contents of a leaf."""
+        leaf = self.leaf(number)
+        return f"{leaf}._base_array" if number in self._keys else leaf
 
     def object(self, number: int) -> str:
         return self._part(self._paths.objects, self._objects, number)
@@ -205,6 +212,12 @@ class Reader:
             return f"slot_value({code}, {name!r})"
         is_literal = type(name) in (int, str)
         return f"{code}[{repr(name) if is_literal else self.constant(name)}]"
+
+
+def _is_key(leaf: Any) -> bool:
+    """Whether it is an array of random keys."""
+    is_array = hasattr(leaf, "dtype")
+    return is_array and bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
 def joined(expressions: Sequence[str] | str) -> str:

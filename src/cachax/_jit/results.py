@@ -107,7 +107,7 @@ class About(int):
             end = start + each.packed.form.holes
             its, start = f"arrays[{start}:{end}]", end
             reader = given if each.is_argument else returned
-            used = joined([*map(reader.leaf, each.positions)])
+            used = joined([*map(reader.array, each.positions)])
             name = f"brought_{number}"
             names[name] = each.supply if each.is_supplied else each.record
             code[each.is_argument].append(
@@ -116,8 +116,8 @@ class About(int):
                 else f"put_later({used}, {name}, {its})"
             )
         follow = [
-            f"hasattr({given.leaf(i)}, '_cachax') and "
-            f"follow({given.leaf(i)}, {returned.leaf(j)})"
+            f"hasattr({given.array(i)}, '_cachax') and "
+            f"follow({given.array(i)}, {returned.array(j)})"
             for i, j in self.follows
         ]
         # What follows an argument may be known only now.
@@ -194,7 +194,7 @@ def _of_objects(
                 shaped = (template.leaves, template.structure)
                 packed = pack(value, key.of(obj), template=shaped)
             if template is None or packed is None or not uses.is_shareable(inputs):
-                if is_argument:
+                if is_argument and used:
                     raise CannotComeOutError
             else:
                 positions = tuple(places[id(x)] for x in used)

@@ -1,0 +1,160 @@
+"""Python numbers in fields: one that a body doesn't read makes no difference, however
+often it changes; one that it reads in any form does."""
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import pytest
+
+import cachax
+
+ONES = jnp.ones(3)
+
+
+class Body:
+    """What computes a value, and how often that ran in Python."""
+
+    def __init__(self, compute: Callable[[Any], Any]) -> None:
+        self.compute = compute
+        self.runs = 0
+
+    def __call__(self, obj: Any) -> Any:
+        self.runs += 1
+        return self.compute(obj)
+
+
+def with_numbers(compute: Callable[[Any], Any]) -> tuple[type, Body]:
+    """A class of objects with two arrays and two numbers, and the body of its value."""
+    body = Body(compute)
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Numbered:
+        x: jax.Array
+        y: jax.Array
+        rate: float = 0.0
+        step: int = 0
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return body(self)
+
+    return Numbered, body
+
+
+def test_a_number_that_changes_in_every_call() -> None:
+    cls, body = with_numbers(lambda obj: obj.x.sum())
+    fun = cachax.jit(lambda obj: obj.y * obj.value * obj.rate + obj.step)
+    for i in range(4):
+        assert fun(cls(ONES, ONES, 0.5 * i, i))[0] == 1.5 * i + i
+    runs = body.runs
+    for i in range(4, 20):
+        assert fun(cls(ONES, ONES, 0.5 * i, i))[0] == 1.5 * i + i
+        assert cls(ONES, ONES, 0.25 * i, i).value == 3
+    assert body.runs == runs
+
+
+def test_one_number_is_read_and_the_other_is_not() -> None:
+    cls, body = with_numbers(lambda obj: obj.x.sum() * obj.rate)
+    fun = cachax.jit(lambda obj: obj.y * obj.value + obj.step)
+    for i in range(4):
+        assert fun(cls(ONES, ONES, 0.5, i))[0] == 1.5 + i
+    runs = body.runs
+    for i in range(4, 12):
+        assert fun(cls(ONES, ONES, 0.5, i))[0] == 1.5 + i
+    assert body.runs == runs
+    for i in range(12):
+        assert fun(cls(ONES, ONES, float(i % 3), i))[0] == 3 * (i % 3) + i
+
+
+def test_a_chain_of_values() -> None:
+    body = Body(lambda obj: obj.x.sum() * obj.rate)
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Chained:
+        x: jax.Array
+        rate: float
+        step: int
+
+        @cachax.cached_property
+        def inner(self) -> Any:
+            return body(self)
+
+        @cachax.cached_property
+        def outer(self) -> Any:
+            return 2 * self.inner
+
+    fun = cachax.jit(lambda obj: obj.outer + obj.step)
+    for i in range(4):
+        assert fun(Chained(ONES, 0.5, i)) == 3 + i
+    runs = body.runs
+    for i in range(4, 12):
+        assert fun(Chained(ONES, 0.5, i)) == 3 + i
+    assert body.runs == runs
+    for i in range(12):
+        assert fun(Chained(ONES, float(i % 3), i)) == 6 * (i % 3) + i
+
+
+READING: dict[str, Callable[[Any], Any]] = {
+    "attribute": lambda obj: obj.rate,
+    "getattr": lambda obj: getattr(obj, "ra" + "te"),
+    "vars": lambda obj: vars(obj)["rate"],
+    "items": lambda obj: dict(vars(obj).items())["rate"],
+    "values": lambda obj: [*vars(obj).values()][2],
+    "branch": lambda obj: 1.0 if obj.rate > 2 else 0.0,
+    "type": lambda obj: 1.0 if isinstance(obj.rate, float) and obj.rate == 3 else 0.0,
+    "replace": lambda obj: dataclasses.replace(obj, step=7).rate,
+    "copy": lambda obj: copy.copy(obj).rate,
+    "leaves": lambda obj: jax.tree.leaves(obj)[2],
+    "keywords": lambda obj: (lambda x, y, rate, step: rate)(**vars(obj)),
+    "asdict": lambda obj: dataclasses.asdict(obj)["rate"],
+}
+
+
+@pytest.mark.parametrize("read", READING.values(), ids=READING)
+def test_a_number_that_is_read(read: Callable[[Any], Any]) -> None:
+    cls, _ = with_numbers(lambda obj: obj.x.sum() + read(obj))
+    fun = cachax.jit(lambda obj: obj.y * obj.value)
+    for i in range(8):
+        obj = cls(ONES, ONES, i / 2)
+        expected = 3 + read(obj)
+        assert fun(obj)[0] == obj.value == expected
+
+
+def test_a_number_that_is_read_depending_on_the_other() -> None:
+    cls, _ = with_numbers(
+        lambda obj: obj.x.sum() + (obj.rate if obj.step % 3 == 2 else 0)
+    )
+    fun = cachax.jit(lambda obj: obj.y * obj.value)
+    for i in range(12):
+        obj = cls(ONES, ONES, i / 2, i)
+        assert fun(obj)[0] == obj.value == 3 + (i / 2 if i % 3 == 2 else 0)
+
+
+def test_a_number_that_is_read_depending_on_an_array() -> None:
+    cls, _ = with_numbers(lambda obj: obj.rate if obj.x[0] > 1 else 0.0)
+    for x in (ONES, 2 * ONES, 3 * ONES):
+        for i in range(4):
+            assert cls(x, ONES, i / 2).value == (i / 2 if x[0] > 1 else 0)
+
+
+def test_a_class_that_gives_its_fields_to_jax_as_a_dictionary() -> None:
+    @chex.dataclass(frozen=True)
+    class Weighted:
+        x: jax.Array
+        rate: float
+
+        @cachax.cached_property
+        def norm(self) -> Any:
+            return sum(jnp.sum(x) for x in jax.tree.leaves(self))
+
+    for i in range(5):
+        weighted = Weighted(x=ONES, rate=i / 2)
+        assert weighted.norm == 3 + i / 2
+        assert cachax.jit(lambda w: w.norm)(weighted) == 3 + i / 2
