@@ -217,7 +217,7 @@ class Options:
     number: float
 
 
-@attrs.frozen
+@dataclasses.dataclass(frozen=True)
 class ThreeNumbers:
     first: float
     number: float
