@@ -148,7 +148,10 @@ class Memo(weakref.ref[Any]):
         self.changes = Changes.count
         for key, record in [*self.indexed.items()]:
             if record.is_cleared:
-                self.forget(key)
+                self.values.pop(key, None)
+                self.folded.pop(key, None)
+                self.indexed.pop(key, None)
+                self.contents.clear()
 
     def after_a_body(self, obj: object) -> "Memo":
         """Where to keep a value, now that its body has run.
