@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 
-# Under checking_leaks JAX compiles every operation again. Here it finds them compiled.
+# Most programs that the tests compile are compiled in several of them.
 # pytest-xdist's workers share the folder of the process that starts them.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = (
     os.environ["JAX_COMPILATION_CACHE_DIR"]
@@ -29,6 +29,8 @@ import jax
 import pytest
 
 from cachax._errors import warning_again
+
+from leaks import checking_leaks
 
 # What `--quick` runs: the first case of each test in these.
 QUICK = [
@@ -101,7 +103,7 @@ def warm(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
-    with jax.checking_leaks():
+    with checking_leaks():
         yield
 
 
