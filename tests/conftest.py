@@ -5,6 +5,8 @@ import os
 import shutil
 import tempfile
 
+from xla_flags import COMPILE_QUICKLY
+
 # Most programs that the tests compile are compiled in several of them.
 # pytest-xdist's workers share the folder of the process that starts them.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = (
@@ -18,7 +20,7 @@ os.environ["XLA_FLAGS"] = " ".join(
     [
         os.environ.get("XLA_FLAGS", ""),
         "--xla_force_host_platform_device_count=4",
-        "--xla_backend_optimization_level=0",  # tests compile much and run little
+        *COMPILE_QUICKLY,
     ]
 )
 
