@@ -8,6 +8,8 @@ NEWEST := .venv/newest
 OLDEST := .venv/oldest
 WORKERS ?= logical
 export WORKERS
+# Where nothing writes bytecode, each process of a test compiles the source of JAX again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -q -n $(WORKERS)
 SEEDS ?= 1 2 3
 DIST ?= dist
