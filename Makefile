@@ -10,7 +10,7 @@ WORKERS ?= logical
 export WORKERS
 # Where nothing writes bytecode, each process of a test compiles the source of JAX again.
 unexport PYTHONDONTWRITEBYTECODE
-PYTEST := -m pytest -q -n $(WORKERS)
+PYTEST := -m pytest -q -n $(WORKERS) --dist worksteal
 SEEDS ?= 1 2 3
 DIST ?= dist
 FUZZ ?= 10000

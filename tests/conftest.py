@@ -83,19 +83,18 @@ def pytest_collection_modifyitems(
     items[:] = first.values()
 
 
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector what is imported by now.
-
-    JAX collects garbage whenever it suspects a leaked tracer. Without this, that was a
-    quarter of the CPU time of tests/laws (19.3 s instead of 14.2 s for 109 tests).
-    """
-    gc.collect()
-    gc.freeze()
-
-
 def pytest_unconfigure() -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_there_is_spared_by_the_collector() -> None:
+    """The collector takes the longer, the more objects there are: what is imported, and
+    what JAX keeps of earlier tests. JAX runs it whenever it suspects a leaked tracer,
+    and so do some tests (8 s for twenty times, late in a run)."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["cold", "warm"])
