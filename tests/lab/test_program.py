@@ -71,8 +71,9 @@ def test_a_program_can_be_run_as_a_script(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("strategy", known_strategies())
 def test_every_program_is_valid_python(strategy: str) -> None:
+    entry = known_strategies()[strategy]
     for probe in known_probes().values():
-        text = program(known_strategies()[strategy], probe)
+        text = program(entry, probe)
         compile(text, "cell.py", "exec")
         assert "from ._" not in text
         assert "RANK" not in text
