@@ -8,7 +8,9 @@ NEWEST := .venv/newest
 OLDEST := .venv/oldest
 WORKERS ?= logical
 export WORKERS
-PYTEST := -m pytest -q -n $(WORKERS)
+# Where nothing writes bytecode, each process of a test compiles the source of JAX again.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := -m pytest -q -n $(WORKERS) --dist worksteal
 SEEDS ?= 1 2 3
 DIST ?= dist
 FUZZ ?= 10000

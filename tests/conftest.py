@@ -5,7 +5,9 @@ import os
 import shutil
 import tempfile
 
-# Under checking_leaks JAX compiles every operation again. Here it finds them compiled.
+from xla_flags import COMPILE_QUICKLY
+
+# Most programs that the tests compile are compiled in several of them.
 # pytest-xdist's workers share the folder of the process that starts them.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = (
     os.environ["JAX_COMPILATION_CACHE_DIR"]
@@ -18,7 +20,7 @@ os.environ["XLA_FLAGS"] = " ".join(
     [
         os.environ.get("XLA_FLAGS", ""),
         "--xla_force_host_platform_device_count=4",
-        "--xla_backend_optimization_level=0",  # tests compile much and run little
+        *COMPILE_QUICKLY,
     ]
 )
 
@@ -29,6 +31,8 @@ import jax
 import pytest
 
 from cachax._errors import warning_again
+
+from leaks import checking_leaks
 
 # What `--quick` runs: the first case of each test in these.
 QUICK = [
@@ -79,19 +83,18 @@ def pytest_collection_modifyitems(
     items[:] = first.values()
 
 
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector what is imported by now.
-
-    JAX collects garbage whenever it suspects a leaked tracer. Without this, that was a
-    quarter of the CPU time of tests/laws (19.3 s instead of 14.2 s for 109 tests).
-    """
-    gc.collect()
-    gc.freeze()
-
-
 def pytest_unconfigure() -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_there_is_spared_by_the_collector() -> None:
+    """The collector takes the longer, the more objects there are: what is imported, and
+    what JAX keeps of earlier tests. JAX runs it whenever it suspects a leaked tracer,
+    and so do some tests (8 s for twenty times, late in a run)."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["cold", "warm"])
@@ -101,7 +104,7 @@ def warm(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
-    with jax.checking_leaks():
+    with checking_leaks():
         yield
 
 

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,8 +120,9 @@ def environment() -> dict[str, str]:
     return outside | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def played(path: Path) -> list[Shown]:
-    """The same in a new process, in which nothing is compiled, nor kept on disk."""
+def played(path: Path, flags: Sequence[str] = ()) -> list[Shown]:
+    """The same in a new process, in which nothing is compiled, nor kept on disk, with
+    these flags of XLA."""
     commands = [str(Path(sys.executable).parent), os.environ["PATH"]]
     ended = subprocess.run(
         [sys.executable, __file__, str(path)],
@@ -130,6 +131,7 @@ def played(path: Path) -> list[Shown]:
             "COLUMNS": "88",
             "JAX_CPU_ENABLE_ASYNC_DISPATCH": "false",  # printed in order
             "PATH": os.pathsep.join(commands),
+            "XLA_FLAGS": " ".join(flags),
         },
         capture_output=True,
         text=True,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pages import ROOT, Shown, blocks, play, played
+from xla_flags import COMPILE_QUICKLY
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _AMOUNT = re.compile(r"\d[\d.,]*( ?(?:ns|µs|ms|s|B|kB|MB)\b)")
@@ -38,7 +39,7 @@ def words(text: str) -> list[str]:
 )
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_the_page_shows_the_output_of_its_code(path: Path) -> None:
-    for shown, printed in played(path):
+    for shown, printed in played(path, COMPILE_QUICKLY):
         assert agree(shown, printed), f"shown:\n{shown}\ncame out:\n{printed}"
 
 

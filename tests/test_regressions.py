@@ -11,7 +11,6 @@ import random
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -759,12 +758,6 @@ class Grid:
     @cachax.cached_property
     def points(self) -> Any:
         return jnp.arange(float(self.n))
-
-
-@pytest.fixture
-def no_leaks() -> Iterator[None]:
-    with jax.checking_leaks():
-        yield
 
 
 jits = pytest.mark.parametrize("jit", [jax.jit, cachax.jit])

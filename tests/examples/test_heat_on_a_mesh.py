@@ -1,10 +1,6 @@
 """Heat on a mesh: against sparse matrices in SciPy, and what is known of the sphere."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -13,43 +9,24 @@ import scipy.sparse
 from scipy.sparse.linalg import spsolve
 from scipy.spatial import ConvexHull
 
-from played import EXAMPLES, Played, played
+from played import Played, played
 
 Folders = pytest.TempPathFactory
 Run = Callable[[np.ndarray, float], np.ndarray]
 
-COUNTED = """
-import json, runpy, sys, cachax, numpy
-with cachax.record() as report:
-    names = runpy.run_path(sys.argv[1], run_name="__main__")
-counts = {value.name: value.computed for value in report.values}
-values = [numpy.asarray(call()).tolist() for call in names["calls"]]
-print(json.dumps({"counts": counts, "values": values}))
-"""
+VALUES = "by_hand_value, functools_value, our_value = [call() for call in calls]"
+"""What the three ways of a step give."""
 
 
 @pytest.fixture(scope="module")
 def coarse(tmp_path_factory: Folders) -> Played:
-    return played("heat_on_a_mesh", tmp_path_factory.mktemp("coarse"), N=8)
+    folder = tmp_path_factory.mktemp("coarse")
+    return played("heat_on_a_mesh", folder, VALUES, recorded=True, N=8)
 
 
 @pytest.fixture(scope="module")
 def fine(tmp_path_factory: Folders) -> Played:
     return played("heat_on_a_mesh", tmp_path_factory.mktemp("fine"), N=16)
-
-
-@pytest.fixture(scope="module")
-def counted(tmp_path_factory: Folders) -> dict:
-    """How often each value is computed, and what the three ways of a step give."""
-    ended = subprocess.run(
-        [sys.executable, "-c", COUNTED, str(EXAMPLES / "heat_on_a_mesh.py")],
-        cwd=tmp_path_factory.mktemp("counted"),
-        env=os.environ | {"N": "4", "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout.splitlines()[-1])
 
 
 def triangles(result: Played) -> tuple[np.ndarray, np.ndarray]:
@@ -173,20 +150,22 @@ def test_the_steepest_edge_is_a_side_of_a_triangle(coarse: Played) -> None:
     assert steepest == pytest.approx(np.max(np.divide(rises, lengths)), abs=5.1e-4)
 
 
-def test_a_different_heater_keeps_the_factorisation(coarse: Played) -> None:
+def test_a_different_heater_keeps_the_factorisation(fine: Played) -> None:
     for name in ("Shell.matrices", "Shell.factor"):
-        assert f"{name}: already cached, passed in" in coarse.printed
+        assert f"{name}: already cached, passed in" in fine.printed
 
 
-def test_there_are_two_factorisations_for_two_shapes(counted: dict) -> None:
+def test_there_are_two_factorisations_for_two_shapes(coarse: Played) -> None:
     """Nine shells: the sphere, and those with lobes, which differ in the heater. The
     edges are read on one of them."""
-    counts = counted["counts"]
+    counts = coarse.computed
     assert counts["Shell.factor"] == counts["Shell.matrices"] == 2
     assert counts["Shell.edges"] == 1
 
 
-def test_all_three_versions_agree(counted: dict) -> None:
-    by_hand, functools, ours = counted["values"]
+def test_all_three_versions_agree(coarse: Played) -> None:
+    by_hand, functools, ours = (
+        coarse.arrays[f"{name}_value"] for name in ("by_hand", "functools", "our")
+    )
     np.testing.assert_array_equal(ours, by_hand)
     np.testing.assert_allclose(functools, ours, rtol=1e-11)

@@ -1,52 +1,26 @@
 """A robot arm: against rotations in SciPy, difference quotients, plane geometry."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from played import EXAMPLES, Played, played
+from played import Played, played
 
 Folders = pytest.TempPathFactory
-Inside = dict[str, np.ndarray]
-
 LOOK_INSIDE = """
-import dataclasses, runpy, sys, jax, numpy
-names = runpy.run_path(sys.argv[1], run_name="__main__")
-path, home = names["path"], names["home"]
 def ends(angles):
-    return dataclasses.replace(home, angles=angles).frames[1:, :3, 3]
-by_hand, functools, ours = [call() for call in names["calls"]]
-numpy.savez(
-    "inside.npz", angles=path.angles, by_hand=by_hand, functools=functools, ours=ours,
-    derivative=jax.vmap(jax.jacobian(ends))(path.angles),
-)
+    return replace(home, angles=angles).frames[1:, :3, 3]
+angles, derivative = path.angles, jax.vmap(jax.jacobian(ends))(path.angles)
+by_hand_torques, functools_torques, our_torques = [call() for call in calls]
 """
+"""What the script has in objects, and what JAX differentiates in its process."""
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: Folders) -> Played:
-    return played("rigid_body", tmp_path_factory.mktemp("result"), N=60)
-
-
-@pytest.fixture(scope="module")
-def inside(tmp_path_factory: Folders) -> Inside:
-    """What the script has in objects, and what JAX differentiates in its process."""
-    folder: Path = tmp_path_factory.mktemp("inside")
-    ended = subprocess.run(
-        [sys.executable, "-c", LOOK_INSIDE, str(EXAMPLES / "rigid_body.py")],
-        cwd=folder,
-        env=os.environ | {"N": "60", "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return dict(np.load(folder / "inside.npz"))
+    return played("rigid_body", tmp_path_factory.mktemp("result"), LOOK_INSIDE, N=60)
 
 
 def chain(links: np.ndarray, angles: np.ndarray) -> tuple[np.ndarray, list[Rotation]]:
@@ -74,9 +48,9 @@ def quotients(links: np.ndarray, angles: np.ndarray, h: float = 1e-6) -> np.ndar
     return np.stack(columns, axis=2)
 
 
-def test_the_frames_are_those_of_rotations(result: Played, inside: Inside) -> None:
+def test_the_frames_are_those_of_rotations(result: Played) -> None:
     """Eight products of matrices: round-off of some 1e-15."""
-    places, turns = chain(result.arrays["links"], inside["angles"])
+    places, turns = chain(result.arrays["links"], result.arrays["angles"])
     np.testing.assert_allclose(result.arrays["frames"][..., :3, 3], places, atol=1e-13)
     matrices = np.stack([turned.as_matrix() for turned in turns], axis=1)
     np.testing.assert_allclose(
@@ -84,38 +58,34 @@ def test_the_frames_are_those_of_rotations(result: Played, inside: Inside) -> No
     )
 
 
-def test_the_tip_is_on_the_curve_and_the_tool_down(
-    result: Played, inside: Inside
-) -> None:
+def test_the_tip_is_on_the_curve_and_the_tool_down(result: Played) -> None:
     """Newton's steps end at round-off of some 1e-15."""
-    places, turns = chain(result.arrays["links"], inside["angles"])
+    places, turns = chain(result.arrays["links"], result.arrays["angles"])
     np.testing.assert_allclose(places[:, -1], result.arrays["curve"], atol=1e-13)
     down = np.broadcast_to([0, 0, -1], (60, 3))
     np.testing.assert_allclose(turns[-1].apply([0, 0, 1]), down, atol=1e-13)
 
 
-def test_the_jacobians_are_difference_quotients(result: Played, inside: Inside) -> None:
+def test_the_jacobians_are_difference_quotients(result: Played) -> None:
     """Central ones with h = 1e-6: 1e-16 / h of round-off, h² of curvature."""
-    expected = quotients(result.arrays["links"], inside["angles"])
+    expected = quotients(result.arrays["links"], result.arrays["angles"])
     np.testing.assert_allclose(result.arrays["jacobians"], expected, atol=2e-9)
 
 
-def test_the_jacobians_are_those_of_jax(result: Played, inside: Inside) -> None:
-    expected = np.swapaxes(inside["derivative"], -1, -2)
+def test_the_jacobians_are_those_of_jax(result: Played) -> None:
+    expected = np.swapaxes(result.arrays["derivative"], -1, -2)
     np.testing.assert_allclose(result.arrays["jacobians"], expected, atol=1e-13)
 
 
-def test_the_energy_is_that_of_the_heights(result: Played, inside: Inside) -> None:
-    heights = chain(result.arrays["links"], inside["angles"])[0][:, 1:, 2]
+def test_the_energy_is_that_of_the_heights(result: Played) -> None:
+    heights = chain(result.arrays["links"], result.arrays["angles"])[0][:, 1:, 2]
     expected = 9.81 * np.sum(heights * [1, 4, 1, 3, 2, 1, 2], axis=1)
     np.testing.assert_allclose(result.arrays["joules"], expected, rtol=1e-13)
 
 
-def test_the_torques_are_the_slope_of_the_energy(
-    result: Played, inside: Inside
-) -> None:
+def test_the_torques_are_the_slope_of_the_energy(result: Played) -> None:
     """A quotient of energies of up to 100 J has 100 J * 1e-16 / h of round-off."""
-    upward = quotients(result.arrays["links"], inside["angles"])[..., 2]
+    upward = quotients(result.arrays["links"], result.arrays["angles"])[..., 2]
     expected = 9.81 * np.einsum("k,nki->ni", [1, 4, 1, 3, 2, 1, 2], upward)
     np.testing.assert_allclose(result.arrays["holding"], expected, atol=1e-7)
     np.testing.assert_allclose(
@@ -151,14 +121,12 @@ def test_the_torques_at_home_are_masses_times_levers(result: Played) -> None:
     np.testing.assert_array_equal(printed[[0, 2, 4, 6]], 0)
 
 
-def test_the_mass_matrix_is_that_of_the_kinetic_energy(
-    result: Played, inside: Inside
-) -> None:
+def test_the_mass_matrix_is_that_of_the_kinetic_energy(result: Played) -> None:
     """Masses that move with the speed of a difference quotient, and seven motors."""
     matrices = result.arrays["matrices"]
     speed = np.random.default_rng(0).normal(size=7)
     velocity = np.einsum(
-        "nkia,i->nka", quotients(result.arrays["links"], inside["angles"]), speed
+        "nkia,i->nka", quotients(result.arrays["links"], result.arrays["angles"]), speed
     )
     moving = np.sum(velocity**2, axis=-1) @ [1, 4, 1, 3, 2, 1, 2]
     expected = (moving + 0.1 * speed @ speed) / 2
@@ -186,6 +154,9 @@ def test_other_masses_keep_the_jacobians(result: Played) -> None:
     assert "Arm.jacobians: found for the same arrays, passed in" in result.printed
 
 
-def test_all_three_versions_agree(inside: Inside) -> None:
-    np.testing.assert_allclose(inside["ours"], inside["by_hand"], atol=1e-13)
-    np.testing.assert_allclose(inside["ours"], inside["functools"], atol=1e-13)
+def test_all_three_versions_agree(result: Played) -> None:
+    by_hand, functools, ours = (
+        result.arrays[f"{name}_torques"] for name in ("by_hand", "functools", "our")
+    )
+    np.testing.assert_allclose(ours, by_hand, atol=1e-13)
+    np.testing.assert_allclose(ours, functools, atol=1e-13)

@@ -48,6 +48,10 @@ NO_WRONG_KNOWN = {"functools_equinox", "functools_flax", "functools_flax_jit"}
 OF_A_PEER = {"netket_ignored"}
 """As those, and to be measured in a separate process."""
 
+APART = {"functools_distrax", "netket_cached", "netket_ignored"}
+"""In a separate process: netket switches to 64-bit numbers for good, and distrax
+imports much."""
+
 KNOWN_COUNTS = {
     ("functools_flax", "method"): 3,
     ("field", "method"): 1,
@@ -74,18 +78,19 @@ OF_THIS_FOLDER = [*KNOWN_WRONG, *NO_WRONG_KNOWN, *OF_A_PEER, *CACHAX]
 
 
 def cell(strategy: str, probe: str) -> Cell:
-    found = measure(known_strategies()[strategy], known_probes()[probe])
-    if found.verdict is Verdict.ABSENT:
-        pytest.skip(found.what_happened)
+    [found] = cells(strategy, [probe])
     return found
 
 
-def cell_apart(strategy: str, probe: str) -> Cell:
-    """In a separate process: netket switches to 64-bit numbers for good."""
-    entry = known_strategies()[strategy]
-    ((_, found),) = measure_apart(entry, [known_probes()[probe]])
-    if found.verdict is Verdict.ABSENT:
-        pytest.skip(found.what_happened)
+def cells(strategy: str, names: list[str]) -> list[Cell]:
+    entry, probes = known_strategies()[strategy], [known_probes()[n] for n in names]
+    if strategy in APART:
+        found = [cell for _, cell in measure_apart(entry, probes)]
+    else:
+        found = [measure(entry, probe) for probe in probes]
+    for each in found:
+        if each.verdict is Verdict.ABSENT:
+            pytest.skip(each.what_happened)
     return found
 
 
@@ -140,7 +145,7 @@ def test_what_keeps_everything_keeps_too_much(strategy: str) -> None:
 def test_what_is_silently_wrong_is_found(strategy: str) -> None:
     if strategy == "functools_nnx" and not hasattr(flax.nnx, "Pytree"):
         pytest.skip("flax before 0.12 refuses an array that is in no Variable")
-    found = cell_apart(strategy, KNOWN_WRONG[strategy])
+    found = cell(strategy, KNOWN_WRONG[strategy])
     assert found.verdict is Verdict.WRONG, found.what_happened
     assert " instead of " in found.what_happened
 
@@ -153,8 +158,8 @@ def test_known_good_cells_are_not_silently_wrong(strategy: str, probe: str) -> N
 
 @pytest.mark.parametrize("strategy", sorted(OF_A_PEER))
 def test_careful_peers_are_not_silently_wrong(strategy: str) -> None:
-    assert cell_apart(strategy, "assign").verdict is not Verdict.WRONG
-    assert cell_apart(strategy, "tree_map").verdict is not Verdict.WRONG
+    for found in cells(strategy, ["assign", "tree_map"]):
+        assert found.verdict is not Verdict.WRONG
 
 
 def test_every_strategy_that_comes_with_cachax_is_spoken_of_here() -> None:

@@ -7,7 +7,7 @@ inside jit; the body counts its own executions with callbacks that really run.
 import gc
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,12 +67,6 @@ def reader() -> Callable[[Any], Any]:
 @pytest.fixture(params=["eager", "jit"])
 def read(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     return read_eagerly if request.param == "eager" else reader()
-
-
-@pytest.fixture
-def no_leaks() -> Iterator[None]:
-    with jax.checking_leaks():
-        yield
 
 
 def x3() -> jax.Array:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xla_flags import COMPILE_QUICKLY
+
 TESTS = Path(__file__).parent.parent
 DEVICES = 2
 """Of each process."""
@@ -75,7 +77,7 @@ def _free_port() -> int:
 def _start(
     program: str, rank: int, count: int, port: int, folder: Path, environment: Any
 ) -> subprocess.Popen[bytes]:
-    flags = "--xla_backend_optimization_level=0"
+    flags = " ".join(COMPILE_QUICKLY)
     devices = f"--xla_force_host_platform_device_count={DEVICES}"
     # JAX keeps compiled programs on disk, but not those of several processes.
     path = os.pathsep.join(dict.fromkeys([str(TESTS), *filter(None, sys.path)]))

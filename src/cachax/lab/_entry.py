@@ -55,7 +55,7 @@ class Entry:
         """The file without its docstring, with what it uses of the files beside it."""
         return f"{joined(self.imports)}\n\n\n{self.body}"
 
-    @property
+    @functools.cached_property
     def imports(self) -> list[tuple[str, str]]:
         """What the code imports: pairs of a module and a name, which is empty for
         `import module`."""
@@ -67,7 +67,7 @@ class Entry:
                 found += [(line.module or "", ast.unparse(name)) for name in line.names]
         return sorted(set(found))
 
-    @property
+    @functools.cached_property
     def body(self) -> str:
         """The code without its imports and the lab's constants."""
         parts = [entry.body for entry in self._beside]
