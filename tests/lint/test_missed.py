@@ -821,3 +821,73 @@ def test_a_dictionary_of_parameters() -> None:
         "object]", "Any]"
     )
     assert severities(open_) == [("CX205", "warning")]
+
+
+def test_an_object_with_arrays_that_no_annotation_of_a_field_names() -> None:
+    """jaxfun: TPMatricesDenseLUFactors.solve"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Factors:
+        def __init__(self, lu: Array, shape: tuple[int, int]):
+            self.lu = lu
+            self.shape = shape
+
+        def tree_flatten(self):
+            return (self.lu,), self.shape
+
+    class Solver:
+        def __init__(self, factors: Factors):
+            self.factors = factors
+
+        @partial(jax.jit, static_argnums=0)
+        def solve(self, b):
+            return self.factors.solve(b)
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("lu: Array", "lu: int")) == []
+
+
+def test_attributes_that_a_helper_of_the_constructor_assigns() -> None:
+    """hicosmo: FastIntegration.integrate"""
+    text = """
+    class Rule:
+        def __init__(self, n):
+            self.n = n
+            self._prepare()
+
+        def _prepare(self):
+            self.nodes = {}
+            self.nodes[8] = jnp.linspace(0, 1, 8)
+
+        @partial(jax.jit, static_argnums=0)
+        def integrate(self, x):
+            return x * self.nodes[self.n]
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("jnp.linspace(0, 1, 8)", "8")) == []
+
+
+def test_an_object_of_a_pytree_whose_method_reads_arrays() -> None:
+    """slimpletic: SolverScan.integrate"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class System:
+        def __init__(self, weights):
+            self.weights = weights
+
+        def value(self, x):
+            return self.weights @ x
+
+        def tree_flatten(self):
+            return (self.weights,), None
+
+    class Solver:
+        def __init__(self, system: System):
+            self.system = system
+
+        @partial(jax.jit, static_argnums=0)
+        def integrate(self, x):
+            return self.system.value(x)
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("self.weights @ x", "self.weights * x")) == []

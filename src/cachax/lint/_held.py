@@ -100,7 +100,7 @@ def _reads_array(
     if code.kinds.of_field(field).has_arrays or code.kinds.names_array(field):
         return True
     other = _class_of(field, code) if depth > 0 else None
-    if other is None or other is cls or other.family is not None or _is_linen(other):
+    if other is None or other is cls or _is_linen(other):
         return is_used_as_array(read.attr, cls, code)
     method = other.method(member)
     if method is not None:

@@ -34,7 +34,7 @@ _CLEAR_METHODS = METHODS_OF_ARRAYS - {
 }
 _QUESTION = re.compile(r"_*(is|has|check|count|num|len|get_shape|name|describe|plot)_?")
 _MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
-_MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
+_MOST_STEPS = 10_000  # for one question: `b = a + a; c = b + b; ...` doubles them
 
 
 class Kinds:
@@ -487,12 +487,17 @@ class Kinds:
         return kind
 
     def _object(self, cls: Class) -> Kind:
-        """Of an object: a pytree with a field for arrays holds some."""
+        """Of an object: a pytree with a field for arrays, or that its constructor
+        assigns an array to, holds some."""
         if cls.family is None:
             return Kind.UNKNOWN
-        leaves = [field for field in cls.declared.values() if not field.static]
-        kinds = [self._annotations.kind(f.annotation, f.module) for f in leaves]
-        return Kind.TREE if any(k.has_arrays for k in kinds) else Kind.UNKNOWN
+        holds = any(
+            self._annotations.kind(field.annotation, field.module).has_arrays
+            or any(self.of(value, field.module).has_arrays for value in field.values)
+            for field in cls.fields.values()
+            if not field.static
+        )
+        return Kind.TREE if holds else Kind.UNKNOWN
 
     def _named_call(self, name: str, node: ast.Call, module: Module) -> Kind:
         first = node.args[0] if node.args else None

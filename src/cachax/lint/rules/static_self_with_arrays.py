@@ -123,8 +123,10 @@ def _of_object(
     traced: Traced, method: FunctionNode, cls: Class, code: Code, is_static: bool
 ) -> Found | None:
     read = attributes_read(method, cls)
-    # What the methods assign that it calls is assigned in the trace: CX203.
-    apart_from = _where_jitted(method, code) | set(methods_used(method, cls))
+    apart_from = _where_jitted(method, code)
+    if method not in cls.own_methods.values():
+        # A subclass may set itself up in what the method calls.
+        apart_from |= set(methods_used(method, cls))
     changed = sorted(read & _assigned_later(cls, apart_from))
     for_good = is_static or _kept_for_good(traced, cls, code) is not None
     arrays = sorted(arrays_read(method, cls, code)) if for_good else []
