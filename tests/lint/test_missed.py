@@ -891,3 +891,18 @@ def test_an_object_of_a_pytree_whose_method_reads_arrays() -> None:
     """
     assert severities(text) == [("CX205", "warning")]
     assert codes(text.replace("self.weights @ x", "self.weights * x")) == []
+
+
+def test_a_cached_method_that_returns_a_function() -> None:
+    text = """
+    class Process(eqx.Module):
+        x: Array
+
+        @functools.lru_cache
+        def solver(self, n):
+            grid = jnp.linspace(0, 1, n)
+            return lambda x: grid * x
+    """
+    assert severities(text) == [("CX204", "warning")]  # the object is the key
+    plain = text.replace("(eqx.Module)", "")
+    assert severities(plain) == [("CX204", "information")]

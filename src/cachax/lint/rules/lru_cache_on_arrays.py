@@ -132,16 +132,10 @@ def _of_function(
             f"tracer. Use {instead} instead.",
             Severity.WARNING,
         )
-    elif (taken := _taken_along(function, code)) is not None:
-        yield Found(
-            decorator,
-            f"{name} returns a function that reads `{taken}`, a JAX array that is "
-            "computed in it: if it is first called in a trace, that is a tracer. "
-            "Compute it with numpy, or outside.",
-            Severity.WARNING if _is_inside(function, code) else Severity.INFORMATION,
-        )
     else:
-        yield from _of_method(function, decorator, name, code)
+        yield from list(_of_method(function, decorator, name, code)) or list(
+            _of_maker(function, decorator, name, code)
+        )
 
 
 def _value(function: FunctionNode, code: Code) -> Kind:
@@ -149,6 +143,20 @@ def _value(function: FunctionNode, code: Code) -> Kind:
     if own_object(function, code.module) is None:
         return code.kinds.returned(function, code.module)
     return code.kinds.sometimes_returned(function, code.module)
+
+
+def _of_maker(
+    function: FunctionNode, decorator: ast.expr, name: str, code: Code
+) -> Iterator[Found]:
+    taken = _taken_along(function, code)
+    if taken is not None:
+        yield Found(
+            decorator,
+            f"{name} returns a function that reads `{taken}`, a JAX array that is "
+            "computed in it: if it is first called in a trace, that is a tracer. "
+            "Compute it with numpy, or outside.",
+            Severity.WARNING if _is_inside(function, code) else Severity.INFORMATION,
+        )
 
 
 def _is_inside(function: FunctionNode, code: Code) -> bool:
