@@ -462,7 +462,9 @@ def test_a_bound_method_that_reads_an_attribute_that_changes() -> None:
             self.w = w
     """
     assert severities(text) == [("CX205", "error")]
-    assert codes(text.replace("self.w = w\n", "self.v = w\n")) == []
+    other = text.replace("self.w = w\n", "self.v = w\n")
+    assert severities(other) == [("CX205", "warning")]
+    assert codes(other.replace("jnp.zeros(3)", "3")) == []
 
 
 STATIC = {

@@ -1,5 +1,6 @@
 """Code of real packages that was missed, told again."""
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -486,3 +487,422 @@ def test_a_kept_value_of_a_different_package() -> None:
     """
     assert severities(text) == [("CX202", "information")]
     assert codes(text.replace("jnp.where", "np.where")) == []
+
+
+STATIC_INSIDE = """
+def method_jit(function):
+    return jax.jit(function, static_argnums=(0,))
+
+def settings_jit(**kwargs):
+    return partial(jax.jit, static_argnums=(0,), **kwargs)
+
+class Window:
+    def __init__(self, edges):
+        self.matrix = jnp.asarray(edges)
+
+    @method_jit
+    def apply(self, theory):
+        return self.matrix * theory
+"""
+
+
+def test_a_function_of_the_project_that_jits_methods() -> None:
+    """foundry: stanza.jit; galdynamix: jit_method"""
+    assert severities(STATIC_INSIDE) == [("CX205", "warning")]
+    made = STATIC_INSIDE.replace("@method_jit", "@settings_jit(inline=True)")
+    assert severities(made) == [("CX205", "warning")]
+    assert codes(STATIC_INSIDE.replace("static_argnums=(0,)", "inline=True")) == []
+    # It jits a different function.
+    own = STATIC_INSIDE.replace("jax.jit(function,", "jax.jit(helper,")
+    assert codes(own) == []
+
+
+def test_a_bound_method_that_is_jitted_and_kept() -> None:
+    """jaxace: FlaxEmulator._jit_batch"""
+    text = """
+    class Emulator:
+        def __init__(self, weights):
+            self.weights = jnp.asarray(weights)
+            self._prepare()
+
+        def _prepare(self):
+            self._run = jax.jit(jax.vmap(self.run))
+
+        def run(self, x):
+            return self.weights @ x
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("jnp.asarray(weights)", "float(weights)")) == []
+    # It isn't kept, or it is made again in each call.
+    assert codes(text.replace("self._run =", "run =")) == []
+    assert codes(text.replace("self._prepare()", "pass")) == []
+    # jaxtronomy: ImageData.update_data jits it again.
+    again = """
+        def renew(self):
+            self._run = jax.jit(self.run)
+    """
+    assert codes(text + again) == []
+
+
+INHERITED = """
+class Base:
+    @partial(jax.jit, static_argnums=0)
+    def apply(self, x):
+        return x * self.table
+
+class Linear(Base):
+    def set(self, table):
+        self.table = table
+"""
+
+
+def test_attributes_of_a_subclass_that_inherits_a_jitted_method() -> None:
+    """desilike: BaseSystematicTemplateMultipoles._apply"""
+    assert severities(INHERITED) == [("CX205", "error")]
+    made = INHERITED.replace("def set", "def __init__")
+    assert codes(made) == []
+    made = made.replace("self.table = table", "self.table = jnp.asarray(table)")
+    assert severities(made) == [("CX205", "warning")]
+    own = "\n    def apply(self, x):\n        return x\n"
+    assert codes(INHERITED + own) == []
+
+
+def test_an_attribute_that_is_assigned_where_a_jitted_method_is_scanned() -> None:
+    """desilike: MCLMCSampler._one_step"""
+    text = """
+    class Sampler:
+        def __init__(self):
+            self.algorithm = None
+
+        @partial(jax.jit, static_argnums=0)
+        def step(self, state, key):
+            return self.algorithm(state, key), None
+
+        def run(self, algorithm, state, keys):
+            self.algorithm = algorithm
+            return lax.scan(self.step, state, keys)
+    """
+    assert severities(text) == [("CX205", "error")]
+    assert codes(text.replace("self.algorithm = algorithm", "pass")) == []
+
+
+USED = """
+def spread(values: Array, n: int):
+    return values * n
+
+class Model:
+    def __init__(self, w, n, net):
+        self.w = w
+        self.n = n
+        self.net = net
+        START
+
+    @partial(jax.jit, static_argnums=0)
+    def predict(self, x):
+        USE
+
+    def helper(self, x: Array):
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "return self.net.apply(self.w, x)",
+        "w = self.w; return self.net.apply(w, x)",
+        "return self.net.apply(self.w['net'], x)",
+        "return spread(self.w, self.n)",
+        "return spread(n=self.n, values=self.w)",
+        "return self.helper(self.w)",
+        "return jnp.concatenate([self.w, x])",
+        "return x + self.w[None]",
+        "return x + self.w[..., 0]",
+        "return x + self.w.reshape(-1)",
+        "return jax.random.split(self.w)",
+    ],
+)
+def test_what_is_done_to_arrays_alone(use: str) -> None:
+    """learned_optimization: NNAdam; jaxace: FlaxEmulator"""
+    text = USED.replace("START", "pass").replace("USE", use)
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("self.w = w", "self.w = float(w)")) == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "return jnp.reshape(x, self.w)",
+        "return jnp.sum(x, self.w)",
+        "return jnp.moveaxis(x, self.w, self.n)",
+        "return spread(x, self.w)",
+        "return x + self.w[0]",
+        "return x * self.w",
+        "w = self.w; w = x; return self.net.apply(w, x)",
+        "return self.net.apply(x, self.w)",
+    ],
+)
+def test_what_is_done_to_numbers_too(use: str) -> None:
+    assert codes(USED.replace("START", "pass").replace("USE", use)) == []
+
+
+def test_a_parameter_that_is_used_as_an_array_and_stored() -> None:
+    text = USED.replace("USE", "return x * self.w")
+    assert codes(text.replace("START", "self.inverse = jnp.linalg.inv(w)")) == ["CX205"]
+    assert codes(text.replace("START", "self.inverse = 1 / w")) == []
+    assert codes(text.replace("START", "w = n; self.v = jnp.linalg.inv(w)")) == []
+
+
+CLOSURE = """
+def make_solve(matrix):
+    factor = jax.scipy.linalg.cho_factor(matrix)
+
+    def solve(b):
+        return jax.scipy.linalg.cho_solve(factor, b)
+
+    return solve
+
+def inference(matrix, y):
+    @functools.lru_cache(2)
+    def solve(name):
+        return make_solve(matrix[name])
+
+    @functools.lru_cache(2)
+    def solved(name):
+        return solve(name)(y)
+
+    return solve, solved
+"""
+
+
+def test_cached_functions_that_take_arrays_along() -> None:
+    """neural-tangents: gp_inference"""
+    assert severities(CLOSURE) == [("CX204", "warning")] * 2
+    assert codes(CLOSURE.replace("jax.scipy", "scipy")) == []
+    given = CLOSURE.replace("cho_solve(factor, b)", "cho_solve((matrix, True), b)")
+    assert codes(given) == ["CX204"]  # only the value
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "return inside",
+        "return jax.jit(inside)",
+        "fast = jax.jit(inside)\n    return fast",
+        "return inside, n",
+        "return lambda x: grid * x",
+    ],
+)
+def test_a_cached_function_that_returns_a_function(returned: str) -> None:
+    text = """
+@functools.cache
+def solver(n):
+    grid = jnp.linspace(0, 1, n)
+
+    def inside(x):
+        return jnp.interp(x, grid, grid)
+
+    RETURNED
+""".replace("RETURNED", returned)
+    assert severities(text) == [("CX204", "information")]
+    assert codes(text.replace("jnp.linspace", "np.linspace")) == []
+    own = text.replace("(x):", "(x, grid):").replace("lambda x:", "lambda x, grid:")
+    assert codes(own) == []
+
+
+def test_a_function_that_returns_arrays_for_arrays(tmp_path: Path) -> None:
+    """kalman-jax: Likelihood.hyp"""
+    (tmp_path / "utils.py").write_text(
+        "import jax.numpy as jnp\n"
+        "def inverse(x):\n"
+        "    if x is None:\n"
+        "        return x\n"
+        "    x = abs(x)\n"
+        "    return jnp.log(x)\n"
+    )
+    path = tmp_path / "model.py"
+    text = (
+        "import functools\nimport jax\nimport jax.numpy as jnp\n"
+        "from utils import inverse\n"
+        "class Likelihood:\n"
+        "    def __init__(self, noise):\n"
+        "        self.noise = inverse(jnp.asarray(noise))\n"
+        "class Gaussian(Likelihood):\n"
+        "    @functools.partial(jax.jit, static_argnums=0)\n"
+        "    def value(self, x):\n"
+        "        return x * self.noise\n"
+    )
+    path.write_text(text)
+    assert [f.code for f in check_file(path, Settings()).findings] == ["CX205"]
+    path.write_text(text.replace("jnp.asarray(noise)", "float(noise)"))
+    assert not check_file(path, Settings()).findings
+
+
+MAPPED = """
+class Env:
+    def __init__(self, properties):
+        self.properties = properties
+        self.axes = axes_of(properties)
+
+    def step(self, state, properties):
+        return state
+
+    @partial(jax.jit, static_argnums=0)
+    def steps(self, states):
+        return jax.vmap(self.step, in_axes=(0, self.axes))(states, self.properties)
+"""
+
+
+def test_a_tree_that_is_mapped_over() -> None:
+    """exciting-environments: CoreEnvironment.vmap_step"""
+    assert severities(MAPPED) == [("CX205", "warning")]
+    assert codes(MAPPED.replace("(0, self.axes)", "(0, None)")) == []
+
+
+def test_an_attribute_that_a_method_gives_back() -> None:
+    """rebayes: KalmanFilter.predict_state"""
+    text = """
+    class Filter:
+        def __init__(self, matrix):
+            self.matrix = matrix
+
+        def matrix_of(self, t):
+            if callable(self.matrix):
+                return self.matrix(t)
+            return self.matrix
+
+        @partial(jax.jit, static_argnums=0)
+        def predict(self, mean, t):
+            A = self.matrix_of(t)
+            return A @ mean
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("A @ mean", "A * mean")) == []
+
+
+def test_an_attribute_that_may_be_an_array_or_a_number() -> None:
+    """rebayes: RebayesEKF.dynamics_covariance"""
+    text = """
+    Covariance = Union[float, Float[Array, "n"]]
+
+    class Base:
+        def __init__(self, covariance: Covariance):
+            self.covariance = covariance
+
+    class Filter(Base):
+        @partial(jax.jit, static_argnums=0)
+        def predict(self, x):
+            return x * self.covariance
+    """
+    text = "from typing import Union\n" + textwrap.dedent(text)
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace('Float[Array, "n"]]', "str]")) == []
+    assert codes(text.replace("x * self.covariance", "x")) == []
+    numbers = text.replace("= covariance", "= float(covariance)")
+    assert codes(numbers) == []
+
+
+def test_a_dictionary_of_parameters() -> None:
+    """jaxace: FlaxEmulator.parameters"""
+    text = """
+    @dataclasses.dataclass
+    class Emulator:
+        net: object
+        parameters: Optional[dict[str, object]]
+
+        def __post_init__(self):
+            self.fast = jax.jit(self.run)
+
+        def run(self, x):
+            return self.net.apply(self.parameters, x)
+    """
+    assert codes(text) == []
+    open_ = "from typing import Any\n" + textwrap.dedent(text).replace(
+        "object]", "Any]"
+    )
+    assert severities(open_) == [("CX205", "warning")]
+
+
+def test_an_object_with_arrays_that_no_annotation_of_a_field_names() -> None:
+    """jaxfun: TPMatricesDenseLUFactors.solve"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Factors:
+        def __init__(self, lu: Array, shape: tuple[int, int]):
+            self.lu = lu
+            self.shape = shape
+
+        def tree_flatten(self):
+            return (self.lu,), self.shape
+
+    class Solver:
+        def __init__(self, factors: Factors):
+            self.factors = factors
+
+        @partial(jax.jit, static_argnums=0)
+        def solve(self, b):
+            return self.factors.solve(b)
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("lu: Array", "lu: int")) == []
+
+
+def test_attributes_that_a_helper_of_the_constructor_assigns() -> None:
+    """hicosmo: FastIntegration.integrate"""
+    text = """
+    class Rule:
+        def __init__(self, n):
+            self.n = n
+            self._prepare()
+
+        def _prepare(self):
+            self.nodes = {}
+            self.nodes[8] = jnp.linspace(0, 1, 8)
+
+        @partial(jax.jit, static_argnums=0)
+        def integrate(self, x):
+            return x * self.nodes[self.n]
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("jnp.linspace(0, 1, 8)", "8")) == []
+
+
+def test_an_object_of_a_pytree_whose_method_reads_arrays() -> None:
+    """slimpletic: SolverScan.integrate"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class System:
+        def __init__(self, weights):
+            self.weights = weights
+
+        def value(self, x):
+            return self.weights @ x
+
+        def tree_flatten(self):
+            return (self.weights,), None
+
+    class Solver:
+        def __init__(self, system: System):
+            self.system = system
+
+        @partial(jax.jit, static_argnums=0)
+        def integrate(self, x):
+            return self.system.value(x)
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("self.weights @ x", "self.weights * x")) == []
+
+
+def test_a_cached_method_that_returns_a_function() -> None:
+    text = """
+    class Process(eqx.Module):
+        x: Array
+
+        @functools.lru_cache
+        def solver(self, n):
+            grid = jnp.linspace(0, 1, n)
+            return lambda x: grid * x
+    """
+    assert severities(text) == [("CX204", "warning")]  # the object is the key
+    plain = text.replace("(eqx.Module)", "")
+    assert severities(plain) == [("CX204", "information")]

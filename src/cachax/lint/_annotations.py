@@ -73,7 +73,7 @@ class Annotations:
         self, value: ast.expr, inner: ast.expr, module: Module, depth: int
     ) -> Kind:
         name = self._project.name_of(value, module)
-        parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+        parts = _parts(inner)
         if _UNIONS.fullmatch(name):
             return self._union(parts, module, depth)
         if _WRAPPERS.fullmatch(name) or _JAXTYPED.fullmatch(name):
@@ -97,7 +97,7 @@ class Annotations:
                 return any(self.may_be_array(part, module) for part in (left, right))
             case ast.Subscript(value, inner):
                 name = self._project.name_of(value, module)
-                parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                parts = _parts(inner)
                 if _UNIONS.fullmatch(name) or _WRAPPERS.fullmatch(name):
                     return any(self.may_be_array(part, module) for part in parts)
                 return False
@@ -112,6 +112,30 @@ class Annotations:
                 return not known and _OPEN.fullmatch(name) is not None
         return False
 
+    def may_hold_arrays(self, node: ast.expr | None, module: Module) -> bool:
+        """Whether it leaves that open of a value or of its parts: `dict[str, Any]`."""
+        if self.may_be_array(node, module):
+            return True
+        return any(
+            isinstance(one, ast.Subscript)
+            and _CONTAINERS.fullmatch(self._project.name_of(one.value, module))
+            and any(self.may_hold_arrays(part, module) for part in _parts(one.slice))
+            for one in self.alternatives(node, module)
+        )
+
+    def names_array(
+        self, node: ast.expr | None, module: Module, depth: int = 8
+    ) -> bool:
+        """Whether a JAX array is one of the alternatives: `float | Array`."""
+        for one in self.alternatives(node, module):
+            match self._project.resolve(one, module):
+                case Definition(other, ast.Assign(_, value)) if depth > 0:
+                    if self.names_array(value, other, depth - 1):
+                        return True
+            if self.kind(one, module) is Kind.ARRAY:
+                return True
+        return False
+
     def alternatives(self, node: ast.expr | None, module: Module) -> list[ast.expr]:
         """What a value so annotated may be, None left out: `A` and `B` for
         `Optional[A | B]`."""
@@ -121,9 +145,9 @@ class Annotations:
             case ast.Subscript(value, inner):
                 name = self._project.name_of(value, module)
                 if _UNIONS.fullmatch(name):
-                    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                    parts = _parts(inner)
                 elif _WRAPPERS.fullmatch(name):
-                    parts = inner.elts[:1] if isinstance(inner, ast.Tuple) else [inner]
+                    parts = _parts(inner)[:1]
                 else:
                     return [node]
             case ast.Constant(str(text)):
@@ -139,6 +163,10 @@ class Annotations:
             self.kind(part, module, depth - 1) for part in parts if not is_none(part)
         }
         return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple) else [node]
 
 
 def kind_of_type(name: str) -> Kind:

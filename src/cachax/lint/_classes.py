@@ -3,7 +3,7 @@
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ._families import (
     BY_BASE,
@@ -269,9 +269,21 @@ class Class:
                             node=node,
                         )
 
+    def called_by(self, names: Iterable[str]) -> list[str]:
+        """These methods, and those that they call. A base class may be in a different
+        file, and a subclass may override what a constructor calls."""
+        found = list(names)
+        for name in found:  # grows while it is walked
+            for owner in self.ancestors:
+                function = owner.own_methods.get(name)
+                called = members_called(function) if function else set()
+                found += sorted(called.difference(found))
+        return found
+
     def _set_in_init(self) -> dict[str, Field]:
+        """By the constructors, and by what they call."""
         found: dict[str, Field] = {}
-        for name in ("__init__", "setup", "__post_init__"):
+        for name in self.called_by(("__init__", "setup", "__post_init__")):
             function = self.own_methods.get(name)
             for attr, value in _assigned_to_self(function) if function else ():
                 before = found[attr].values if attr in found else ()
@@ -336,8 +348,20 @@ class Class:
         )
 
 
+def members_called(function: FunctionNode) -> set[str]:
+    """The names of what it calls on a variable: `self.set_up()`."""
+    return {
+        node.func.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+    }
+
+
 def _assigned_to_self(function: FunctionNode) -> Iterator[tuple[str, ast.expr]]:
-    """`self.x = value`, `self.x, self.y = values`, `self.x.append(value)`."""
+    """`self.x = value`, `self.x, self.y = values`, and what is put into `self.x` by
+    `self.x.append(value)` or `self.x[key] = value`."""
     for node in ast.walk(function):
         match node:
             case ast.Assign(targets, value):
@@ -348,13 +372,19 @@ def _assigned_to_self(function: FunctionNode) -> Iterator[tuple[str, ast.expr]]:
             case ast.Call(
                 ast.Attribute(ast.Attribute(ast.Name("self"), attr), "append"), [value]
             ):
-                yield attr, ast.copy_location(ast.List([value], ast.Load()), value)
+                yield attr, _collection_of(value)
+
+
+def _collection_of(value: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.List([value], ast.Load()), value)
 
 
 def _attributes_in(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     match target:
         case ast.Attribute(ast.Name("self"), attr):
             yield attr, value
+        case ast.Subscript(ast.Attribute(ast.Name("self"), attr)):
+            yield attr, _collection_of(value)
         case ast.Tuple(targets) | ast.List(targets):
             if any(isinstance(inner, ast.Starred) for inner in targets):
                 return

@@ -4,26 +4,44 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
+from ._annotations import is_none
 from ._classes import Class
 from ._code import Code
 from ._fields import Field
 from ._jax_names import ATTRIBUTES_OF_NO_ARRAY, Kind, public_name
 from ._module import FunctionNode, Module
+from ._objects import arguments
+from ._project import Definition
 from ._reach import members_reached, methods_used
-from ._tracing import TracedNode, reads_of, traced_functions
-from ._writes import own_object
+from ._tracing import TracedNode, parameters, reads_of, traced_functions
+from ._writes import own_object, writes
 
 _MOST_DEPTH = 3  # of plain objects in attributes of plain objects
 
-# Functions whose first argument (of some, the others too) is an array, or they fail or
-# have nothing to do. A number would do for `jnp.exp`, so that says nothing.
-_OF_ARRAYS = re.compile(
-    r"jax\.numpy\.(dot|vdot|matmul|tensordot|einsum|inner|outer|kron|interp|take"
-    r"|concatenate|stack|[hvd]stack|linalg\.\w+|fft\.\w+|sum|mean|prod|cumsum|cumprod"
-    r"|median|std|var|argmin|argmax|argsort|sort|searchsorted|transpose|reshape|ravel"
-    r"|swapaxes|moveaxis|squeeze|diag|diagonal|trace|tril|triu|take_along_axis)"
-    r"|jax\.scipy\.(linalg|signal|ndimage|fft)\.\w+"
-)
+# Functions with arguments that are arrays, or they fail or have nothing to do, and how
+# many of them are. A number would do for `jnp.exp`, so that says nothing.
+_OF_ARRAYS = [
+    (r"jax\.numpy\.(einsum|interp|linalg\.multi_dot)", 9),
+    (
+        r"jax\.numpy\.(dot|vdot|matmul|tensordot|inner|outer|kron|cross|convolve|take"
+        r"|searchsorted|take_along_axis|linalg\.(solve|lstsq|tensorsolve))"
+        r"|jax\.scipy\.(linalg\.(solve|solve_triangular|cho_solve)|signal\.\w+)"
+        r"|jax\.ops\.segment_\w+|jax\.lax\.(dot\w*|conv\w*|gather|scatter\w*)",
+        2,
+    ),
+    (
+        r"jax\.numpy\.(concatenate|stack|[hvd]stack|(linalg|fft)\.\w+|sum|mean|prod|max"
+        r"|min|cumsum|cumprod|median|quantile|percentile|std|var|argmin|argmax|argsort"
+        r"|sort|transpose|reshape|ravel|swapaxes|moveaxis|squeeze|diag|diagonal|trace"
+        r"|tril|triu|roll|flip|diff|pad)"
+        r"|jax\.scipy\.(linalg|ndimage|fft)\.\w+|jax\.lax\.dynamic_\w+"
+        r"|jax\.random\.(split|fold_in|normal|uniform|bernoulli|categorical|choice"
+        r"|permutation|randint|gumbel|exponential|gamma|beta|truncated_normal)",
+        1,
+    ),
+]
+_COMPILED = [(re.compile(pattern), count) for pattern, count in _OF_ARRAYS]
+_METHODS = {"reshape", "ravel", "astype", "argmax", "argmin", "argsort", "cumsum"}
 _LINEN = re.compile(r"(flax\.linen|haiku)\.(.+\.)?\w*Module")
 
 
@@ -79,10 +97,10 @@ def _reads_array(
             member = name
         case _:
             member = ""
-    if code.kinds.of_field(field).has_arrays:
+    if code.kinds.of_field(field).has_arrays or code.kinds.names_array(field):
         return True
     other = _class_of(field, code) if depth > 0 else None
-    if other is None or other is cls or other.family is not None or _is_linen(other):
+    if other is None or other is cls or _is_linen(other):
         return is_used_as_array(read.attr, cls, code)
     method = other.method(member)
     if method is not None:
@@ -115,7 +133,7 @@ def is_used_as_array(name: str, cls: Class, code: Code) -> bool:
     field = cls.fields.get(name)
     if field is None or code.kinds.of_field(field) is Kind.OTHER:
         return False
-    if not code.kinds.may_be_array(field):
+    if not code.kinds.may_hold_arrays(field):
         return False
     return any(name in _used_as_arrays(owner, code) for owner in cls.ancestors)
 
@@ -147,7 +165,7 @@ def _indexed_in_traces(cls: Class, code: Code) -> Iterator[str]:
                 case ast.Subscript(value, key):
                     parts = key.elts if isinstance(key, ast.Tuple) else [key]
                     if any(isinstance(p, ast.Name) and p.id in indices for p in parts):
-                        yield from _of_self(value)
+                        yield from _of_self(value, cls.module)
 
 
 def _with_defaults(function: TracedNode) -> set[str]:
@@ -161,34 +179,75 @@ def _with_defaults(function: TracedNode) -> set[str]:
 
 
 def _arrays_in(node: ast.AST, cls: Class, code: Code) -> list[str]:
-    module = cls.module
+    """The attributes that are arrays if a node is in a method."""
     match node:
         case ast.BinOp(left, ast.MatMult(), right):
-            return [*_of_self(left), *_of_self(right)]
+            arrays = [left, right]
         case ast.Attribute(value, "T" | "mT" | "at"):
-            return _of_self(value)
-        case ast.Subscript(value, ast.Tuple(parts)) if any(
-            isinstance(part, ast.Slice) for part in parts
-        ):
-            return _of_self(value)
-        case ast.Call(function, arguments) if arguments:
-            called = public_name(code.project.name_of(function, module))
-            if _OF_ARRAYS.fullmatch(called):
-                return [name for argument in arguments for name in _of_self(argument)]
-            mapped = _mapped(function, cls, code)
-            return [
-                name
-                for number, argument in enumerate(arguments)
-                if mapped is not None and mapped(number)
-                for name in _of_self(argument)
-            ]
-    return []
+            arrays = [value]
+        case ast.Call(ast.Attribute(value, name)) if name in _METHODS:
+            arrays = [value]
+        case ast.Subscript(value, key) if _is_of_array(key):
+            arrays = [value]
+        case ast.Call():
+            arrays = _arrays_given(node, cls, code)
+        case _:
+            return []
+    return [name for array in arrays for name in _of_self(array, cls.module)]
+
+
+def _is_of_array(key: ast.expr) -> bool:
+    """`x[:, 0]`, `x[..., 0]`, `x[None]`: of nothing but an array."""
+    match key:
+        case ast.Tuple(parts):
+            return any(isinstance(p, ast.Slice) or _is_of_array(p) for p in parts)
+        case ast.Constant(value):
+            return value is None or value is ...
+    return False
+
+
+def _arrays_given(call: ast.Call, cls: Class, code: Code) -> list[ast.expr]:
+    """The arguments of a call that are arrays, or hold arrays."""
+    name = public_name(code.project.name_of(call.func, cls.module))
+    for pattern, count in _COMPILED:
+        if pattern.fullmatch(name):
+            return [one for given in call.args[:count] for one in _parts(given)]
+    match call:
+        case ast.Call(ast.Attribute(_, "apply"), [variables, _, *_]):
+            return [variables]  # of a module of flax.linen or haiku
+    for function, module in _functions(call.func, cls, code):
+        return [
+            argument
+            for parameter, argument in arguments(call, function, module)
+            if code.kinds.of_annotation(parameter.annotation, module).has_arrays
+        ]
+    mapped = _mapped(call.func, cls, code)
+    return [a for n, a in enumerate(call.args) if mapped is not None and mapped(n)]
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+
+
+def _functions(
+    node: ast.expr, cls: Class, code: Code
+) -> Iterator[tuple[FunctionNode, Module]]:
+    """The function of the project behind `f` or `self.f`, and its file."""
+    match node:
+        case ast.Attribute(ast.Name("self"), name):
+            method = cls.method(name)
+            if method is not None:
+                yield method[1], method[0].module
+            return
+    match code.project.resolve(node, cls.module):
+        case Definition(other, ast.FunctionDef() as function):
+            yield function, other
 
 
 def _mapped(function: ast.expr, cls: Class, code: Code) -> Callable[[int], bool] | None:
     """Which arguments are mapped over, if a function is `vmap(f, in_axes)`, or an
     attribute that is one. What is mapped over is an array, or holds arrays."""
-    for name in _of_self(function):
+    for name in _of_self(function, cls.module):
         field = cls.fields.get(name)
         if field is not None and len(field.values) == 1:
             function = field.values[0]
@@ -214,14 +273,60 @@ def _is_mapped(axes: ast.expr | None, number: int) -> bool:
             return True  # the default is 0 for all
         case ast.Tuple(parts) | ast.List(parts):
             axis = parts[number] if number < len(parts) else None
-            return isinstance(axis, ast.Constant) and isinstance(axis.value, int)
+            return axis is not None and not is_none(axis)  # a number, or a tree of them
         case ast.Constant(int()):
             return True
     return False
 
 
-def _of_self(node: ast.expr) -> list[str]:
+def _of_self(node: ast.expr, module: Module) -> list[str]:
+    """The attribute in `self.x` and `self.x["key"]`, also behind a local variable, a
+    parameter that is stored there, or a method that returns it."""
     match node:
         case ast.Attribute(ast.Name("self"), name):
             return [name]
+        case ast.Call(ast.Attribute(ast.Name("self"), name)):
+            return _given_back(node, name, module)
+        case ast.Subscript(value, ast.Constant(str())):
+            return _of_self(value, module)
+        case ast.Name(name):
+            return _behind(node, name, module)
     return []
+
+
+def _given_back(node: ast.Call, name: str, module: Module) -> list[str]:
+    """The attributes that a method of the class around a node returns as they are."""
+    classes = (n for n in module.around(node) if isinstance(n, ast.ClassDef))
+    cls = next(classes, None)
+    method = module.definitions_in(cls).get(name) if cls else None
+    found: list[str] = []
+    for inner in module.own_nodes(method) if isinstance(method, FunctionNode) else ():
+        match inner:
+            case ast.Return(ast.Attribute(ast.Name("self"), attribute)):
+                found.append(attribute)
+    return found
+
+
+def _behind(node: ast.Name, name: str, module: Module) -> list[str]:
+    for scope in module.scopes(node):
+        if not isinstance(scope, FunctionNode | ast.Lambda):
+            return []
+        bounds = module.bound_in(scope).get(name, [])
+        if name in parameters(scope):
+            return [] if bounds else _stored(name, scope, module)
+        if bounds:
+            value = bounds[0].value
+            is_other = len(bounds) > 1 or value is None or isinstance(value, ast.Name)
+            return [] if is_other or value is None else _of_self(value, module)
+    return []
+
+
+def _stored(name: str, function: TracedNode, module: Module) -> list[str]:
+    """`self.x = x`"""
+    if isinstance(function, ast.Lambda):
+        return []
+    return [
+        write.attribute
+        for write in writes(function, "self", module)
+        if isinstance(write.value, ast.Name) and write.value.id == name
+    ]

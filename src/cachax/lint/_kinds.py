@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ._annotations import Annotations, is_none
 from ._classes import Class, called_in_the_end, class_of, is_property
+from ._closures import Closure, closures_returned
 from ._fields import Field
 from ._jax_names import (
     ATTRIBUTES_OF_ARRAYS,
@@ -21,8 +22,8 @@ from ._jax_names import (
     makes_array_functions,
     public_name,
 )
-from ._module import Bound, FunctionNode, Module
-from ._objects import Objects, parameter_of
+from ._module import Bound, FunctionNode, Module, ScopeNode
+from ._objects import Objects, arguments, parameter_of
 from ._project import Definition, Project
 
 _MAPS = re.compile(r"jax\.(tree\.map|tree_map|tree_util\.tree_map)")
@@ -33,7 +34,7 @@ _CLEAR_METHODS = METHODS_OF_ARRAYS - {
 }
 _QUESTION = re.compile(r"_*(is|has|check|count|num|len|get_shape|name|describe|plot)_?")
 _MOST_DEPTH = 24  # of expressions and calls followed, one inside the other
-_MOST_STEPS = 2000  # for one question: `b = a + a; c = b + b; ...` doubles them
+_MOST_STEPS = 10_000  # for one question: `b = a + a; c = b + b; ...` doubles them
 
 
 class Kinds:
@@ -50,7 +51,8 @@ class Kinds:
         self._depth = 0
         self._steps = 0
         self._asked: set[FunctionNode] = set()
-        self._assumed: dict[ast.arg | None, Kind] = {}  # parameters of mapped lambdas
+        # Parameters of mapped lambdas, and of functions for the arguments of a call.
+        self._assumed: dict[ast.arg, Kind] = {}
 
     def of(self, node: ast.expr | None, module: Module) -> Kind:
         """The kind of an expression at its place in a file."""
@@ -158,10 +160,8 @@ class Kinds:
                 continue
             if isinstance(scope, FunctionNode | ast.Lambda):
                 parameter = parameter_of(scope, name)
-                if parameter in self._assumed:
-                    return self._assumed[parameter]
-                if parameter and all(map(_adds, module.bound_in(scope).get(name, []))):
-                    return self._annotations.kind(parameter.annotation, module)
+                if parameter and not _is_bound_before(node, scope, module):
+                    return self._given(parameter, module)
             bounds = module.bound_in(scope).get(name)
             if bounds:
                 kind = self._bound(node, bounds, module)
@@ -171,6 +171,11 @@ class Kinds:
                     return Kind.TREE if inside.has_arrays else kind
                 return kind
         return Kind.UNKNOWN
+
+    def _given(self, parameter: ast.arg, module: Module) -> Kind:
+        """Of a parameter: by its annotation, else as it is assumed to be called."""
+        kind = self.of_annotation(parameter.annotation, module)
+        return self._assumed.get(parameter, kind) if kind is Kind.UNKNOWN else kind
 
     def _bound(self, use: ast.Name, bounds: list[Bound], module: Module) -> Kind:
         """Of the last assignment, if that is sure to run; else all must agree."""
@@ -232,6 +237,28 @@ class Kinds:
         """Whether its annotation, if it has one, leaves that open."""
         return self._annotations.may_be_array(field.annotation, field.module)
 
+    def may_hold_arrays(self, field: Field) -> bool:
+        return self._annotations.may_hold_arrays(field.annotation, field.module)
+
+    def names_array(self, field: Field) -> bool:
+        """Whether its annotation names an array among other things, or that of the
+        parameter that is stored in it."""
+        if field.annotation is not None:
+            return self._annotations.names_array(field.annotation, field.module)
+        said = [self._annotation_of(value, field.module) for value in field.values]
+        return any(self._annotations.names_array(node, field.module) for node in said)
+
+    def _annotation_of(self, value: ast.expr, module: Module) -> ast.expr | None:
+        if not isinstance(value, ast.Name):
+            return None
+        scope = next(iter(module.scopes(value)))
+        if not isinstance(scope, FunctionNode) or _is_bound_before(
+            value, scope, module
+        ):
+            return None
+        parameter = parameter_of(scope, value.id)
+        return parameter.annotation if parameter else None
+
     def of_annotation(self, annotation: ast.expr | None, module: Module) -> Kind:
         kind = self._annotations.kind(annotation, module)
         if kind is not Kind.UNKNOWN:
@@ -246,6 +273,25 @@ class Kinds:
         kinds = self._kinds_returned(function, module)
         kind = next(iter(kinds)) if len(kinds) == 1 else Kind.UNKNOWN
         return self._or_as_annotated(kind, function, module)
+
+    def _returned_for(
+        self, call: ast.Call, module: Module, function: FunctionNode, other: Module
+    ) -> Kind:
+        """What a function returns if it is called like this."""
+        kind = self.returned(function, other)
+        if kind is not Kind.UNKNOWN or function in self._asked:
+            return kind
+        given = {p: self.of(a, module) for p, a in arguments(call, function, other)}
+        given = {p: kind for p, kind in given.items() if kind.has_arrays}
+        if not given:
+            return kind
+        before, self._assumed = self._assumed, {**self._assumed, **given}
+        try:
+            key = (Kind, function, frozenset(given.items()))
+            kinds = self._kinds_returned(function, other, key)
+        finally:
+            self._assumed = before
+        return next(iter(kinds)) if len(kinds) == 1 else Kind.UNKNOWN
 
     def sometimes_returned(self, function: FunctionNode, module: Module) -> Kind:
         """The same, if an array from one of its `return` statements is enough."""
@@ -354,14 +400,19 @@ class Kinds:
         names = (self._project.name_of(call.func, module) for call in calls)
         return any(kind_of_call(name).has_arrays for name in names)
 
-    def _kinds_returned(self, function: FunctionNode, module: Module) -> set[Kind]:
+    def _kinds_returned(
+        self, function: FunctionNode, module: Module, key: object = None
+    ) -> set[Kind]:
         """Of each of its `return` statements, those of None left out."""
         if function in self._asked:  # it calls itself
             return {Kind.UNKNOWN}
         self._asked.add(function)
         try:
+            if self._assumed and _is_nested(function, module):
+                return self._find_kinds_returned(function, module)  # not for all calls
             return module.remember(
-                (Kind, function), lambda: self._find_kinds_returned(function, module)
+                key or (Kind, function),
+                lambda: self._find_kinds_returned(function, module),
             )
         finally:
             self._asked.remove(function)
@@ -386,7 +437,7 @@ class Kinds:
         match resolved:
             case Definition(other, ast.FunctionDef() as inner):
                 if not kind_of_call(resolved.name).has_arrays:
-                    return self.returned(inner, other)
+                    return self._returned_for(node, module, inner, other)
             case Definition(other, ast.ClassDef() as inner):
                 return self._made(class_of(inner, other, self._project), node, module)
         name = self._project.name_of(function, module)
@@ -394,19 +445,37 @@ class Kinds:
         if kind is not Kind.UNKNOWN:
             return kind
         if isinstance(function, ast.Attribute) and not name.startswith("jax."):
-            kind = self._method_call(function, module)
+            kind = self._method_call(node, function, module)
             if kind is not Kind.UNKNOWN:
                 return kind
         owner = self._objects.class_of(function, module)
         call = owner.method("__call__") if owner else None
         if call is not None:
             return self.returned(call[1], call[0].module)
+        if isinstance(function, ast.Call):
+            kind = self._call_of_closure(function, module)
+            if kind is not Kind.UNKNOWN:
+                return kind
         made_by = called_in_the_end(function)
         if function is not made_by and makes_array_functions(
             self._project.name_of(made_by, module)
         ):
             return Kind.TREE
         return Kind.UNKNOWN
+
+    def _call_of_closure(self, maker: ast.Call, module: Module) -> Kind:
+        """Of `make(1)(x)`, where `make` returns functions."""
+        match self._project.resolve(maker.func, module):
+            case Definition(other, ast.FunctionDef() as function):
+                found = closures_returned(function, other, self._project)
+                kinds = {self._returned_by(closure) for closure in found}
+                return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+        return Kind.UNKNOWN
+
+    def _returned_by(self, closure: Closure) -> Kind:
+        if isinstance(closure.function, ast.Lambda):
+            return self.of(closure.function.body, closure.module)
+        return self.returned(closure.function, closure.module)
 
     def _made(self, cls: Class, call: ast.Call, module: Module) -> Kind:
         """Of a new object: a pytree holds the arrays that its constructor stores."""
@@ -418,12 +487,17 @@ class Kinds:
         return kind
 
     def _object(self, cls: Class) -> Kind:
-        """Of an object: a pytree with a field for arrays holds some."""
+        """Of an object: a pytree with a field for arrays, or that its constructor
+        assigns an array to, holds some."""
         if cls.family is None:
             return Kind.UNKNOWN
-        leaves = [field for field in cls.declared.values() if not field.static]
-        kinds = [self._annotations.kind(f.annotation, f.module) for f in leaves]
-        return Kind.TREE if any(k.has_arrays for k in kinds) else Kind.UNKNOWN
+        holds = any(
+            self._annotations.kind(field.annotation, field.module).has_arrays
+            or any(self.of(value, field.module).has_arrays for value in field.values)
+            for field in cls.fields.values()
+            if not field.static
+        )
+        return Kind.TREE if holds else Kind.UNKNOWN
 
     def _named_call(self, name: str, node: ast.Call, module: Module) -> Kind:
         first = node.args[0] if node.args else None
@@ -438,18 +512,22 @@ class Kinds:
     def _mapped(self, call: ast.Call, module: Module) -> Kind:
         """Of a tree, every leaf of which is what the function gives."""
         match call.args:
-            case [ast.Lambda(arguments, body), *trees]:
-                for argument, tree in zip(arguments.args, trees, strict=False):
+            case [ast.Lambda(of, body), *trees]:
+                before, self._assumed = self._assumed, dict(self._assumed)
+                for argument, tree in zip(of.args, trees, strict=False):
                     if self._is_surely_array(tree, module):
                         self._assumed[argument] = Kind.ARRAY
                 kind = self.of(body, module)
+                self._assumed = before
             case [function, *_]:
                 kind = kind_of_call(self._project.name_of(function, module))
             case _:
                 return Kind.UNKNOWN
         return _collection([kind])
 
-    def _method_call(self, function: ast.Attribute, module: Module) -> Kind:
+    def _method_call(
+        self, call: ast.Call, function: ast.Attribute, module: Module
+    ) -> Kind:
         if function.attr in _CLEAR_METHODS and self._is_leaf(function.value, module):
             return Kind.ARRAY
         owner = self._objects.class_of(function.value, module)
@@ -457,7 +535,7 @@ class Kinds:
             method = owner.method(function.attr)
             if method is None:
                 return Kind.UNKNOWN
-            return self.returned(method[1], method[0].module)
+            return self._returned_for(call, module, method[1], method[0].module)
         kind = self.of(function.value, module)
         if kind is Kind.ARRAY and function.attr in METHODS_OF_ARRAYS:
             return Kind.ARRAY
@@ -481,6 +559,16 @@ def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:
             case ast.Assign([ast.Attribute(ast.Name("self"))], ast.Name(name)):
                 stored += [by_name[name]] if name in by_name else []
     return stored
+
+
+def _is_nested(function: FunctionNode, module: Module) -> bool:
+    return any(isinstance(node, FunctionNode) for node in module.around(function))
+
+
+def _is_bound_before(use: ast.Name, scope: ScopeNode, module: Module) -> bool:
+    """Whether a parameter has a different value by then."""
+    bounds = module.bound_in(scope).get(use.id, [])
+    return any(bound.line < use.lineno and not _adds(bound) for bound in bounds)
 
 
 def _is_slice(key: ast.expr) -> bool:

@@ -112,6 +112,20 @@ def is_self(
     )
 
 
+def arguments(
+    call: ast.Call, function: FunctionNode, module: Module
+) -> list[tuple[ast.arg, ast.expr]]:
+    """Which parameters of a function a call gives, and what."""
+    of = function.args
+    by_position = [*of.posonlyargs, *of.args]
+    if by_position and is_self(function, by_position[0], module):
+        del by_position[0]
+    given = list(zip(by_position, call.args, strict=False))
+    by_name = {k.arg: k.value for k in call.keywords if k.arg is not None}
+    named = [p for p in [*of.args, *of.kwonlyargs] if p.arg in by_name]
+    return [*given, *((parameter, by_name[parameter.arg]) for parameter in named)]
+
+
 def parameter_of(function: FunctionNode | ast.Lambda, name: str) -> ast.arg | None:
     arguments = function.args
     for argument in [

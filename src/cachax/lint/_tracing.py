@@ -76,41 +76,64 @@ def _by_decorator(module: Module, project: Project) -> Iterator[Traced]:
     for function in module.functions:
         for decorator in function.decorator_list:
             said, where = _behind_alias(decorator, module, project)
-            name = _transform(called_in_the_end(said), where, project)
-            if JITS.fullmatch(name) or _LOOPS.fullmatch(name):
+            transform = _transform(called_in_the_end(said), where, project)
+            if transform.traces:
                 static = static_parameters(function, said)
-                yield Traced(function, name, decorator, static)
+                static |= transform.static_of(function)
+                yield Traced(function, transform.name, decorator, static)
 
 
-def _transform(function: ast.expr, module: Module, project: Project) -> str:
-    """The full name of a transform; for a function of the project that jits what it is
-    given, that of the transform that it calls."""
+@dataclass(frozen=True)
+class _Transform:
+    """What a function makes of a function that it is given."""
+
+    name: str  # the full name of the function of JAX
+    said: ast.expr | None = None  # its call in a function of the project
+
+    @property
+    def traces(self) -> bool:
+        return bool(JITS.fullmatch(self.name) or _LOOPS.fullmatch(self.name))
+
+    def static_of(self, function: TracedNode, skip: int = 0) -> frozenset[str]:
+        if self.said is None:
+            return frozenset()
+        return static_parameters(function, self.said, skip)
+
+
+def _transform(function: ast.expr, module: Module, project: Project) -> _Transform:
+    """For a function of the project that jits what it is given, the jit in it."""
     match project.resolve(function, module):
         case Definition(other, ast.FunctionDef() as wrapper):
             found = other.remember(
                 (_transform, wrapper), lambda: _jit_inside(wrapper, other, project)
             )
-            if found:
+            if found is not None:
                 return found
-    return public_name(project.name_of(function, module))
+    return _Transform(public_name(project.name_of(function, module)))
 
 
-def _jit_inside(wrapper: FunctionNode, module: Module, project: Project) -> str:
-    """`jax.jit` in `def jit(f, **kwargs): return jax.jit(f, **kwargs)`."""
+def _jit_inside(
+    wrapper: FunctionNode, module: Module, project: Project
+) -> _Transform | None:
+    """`jax.jit` in `def jit(f, **kwargs): return jax.jit(f, **kwargs)`, and in
+    `def jit(**kwargs): return partial(jax.jit, **kwargs)`."""
     for node in ast.walk(wrapper):
         match node:
-            case ast.Call(function, [ast.Name(given), *_], keywords):
+            case ast.Call(function, [ast.Name(given), *_]):
                 name = public_name(project.name_of(function, module))
-                passes_on = any(keyword.arg is None for keyword in keywords)
-                if passes_on and JITS.fullmatch(name):
-                    scopes = [s for s in module.scopes(node) if s is not module.tree]
-                    if any(_has_parameter(scope, given) for scope in scopes):
-                        return name
-    return ""
+                if JITS.fullmatch(name) and _is_given(given, node, module):
+                    return _Transform(name, node)
+            case ast.Return(ast.Call(_, [ast.expr() as jit, *_]) as call):
+                name = public_name(project.name_of(jit, module))
+                if JITS.fullmatch(name) and called_in_the_end(call) is jit:
+                    return _Transform(name, call)
+    return None
 
 
-def _has_parameter(scope: ast.AST, name: str) -> bool:
-    return isinstance(scope, TracedNode) and name in parameters(scope)
+def _is_given(name: str, node: ast.AST, module: Module) -> bool:
+    """Whether a name is a parameter of a function around a node."""
+    scopes = [scope for scope in module.scopes(node) if scope is not module.tree]
+    return any(isinstance(s, TracedNode) and name in parameters(s) for s in scopes)
 
 
 def _behind_alias(
@@ -129,13 +152,11 @@ def _by_call(module: Module, project: Project) -> Iterator[Traced]:
     for call in module.calls:
         if not _may_trace(call.func, module):
             continue
-        name = _transform(call.func, module, project)
-        if JITS.fullmatch(name):
-            functions = call.args[:1]
-        elif _LOOPS.fullmatch(name):
-            functions = call.args
-        else:
+        transform = _transform(call.func, module, project)
+        if not transform.traces:
             continue
+        is_jit = JITS.fullmatch(transform.name)
+        functions = call.args[:1] if is_jit else call.args
         for argument in functions:
             inner, given = _unwrapped(argument, module, project)
             found = _function(inner, module, project)
@@ -143,8 +164,9 @@ def _by_call(module: Module, project: Project) -> Iterator[Traced]:
                 function, bound_to = found
                 first = bound_to is not None
                 static = static_parameters(function, call, skip=first + given)
+                static |= transform.static_of(function, skip=first + given)
                 static |= set(parameters(function)[first : first + given])
-                yield Traced(function, name, call, static, bound_to)
+                yield Traced(function, transform.name, call, static, bound_to)
 
 
 def _unwrapped(

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ._classes import Class
+from ._classes import Class, members_called
 from ._fields import Field
 from ._module import FunctionNode, Module, dotted
 from ._objects import is_self
@@ -124,7 +124,8 @@ def is_maker(function: FunctionNode, cls: Class) -> bool:
     makers = module.remember(_makers, lambda: _makers(module))
     if function.name in makers or is_setter(function):
         return True
-    by_bases = module.remember((_makers_of, cls.node), lambda: _makers_of(cls))
+    key = (is_maker, cls.node)
+    by_bases = module.remember(key, lambda: set(cls.called_by(sorted(MAKERS))))
     return function.name in by_bases
 
 
@@ -139,31 +140,9 @@ def _makers(module: Module) -> set[str]:
     names = sorted(MAKERS)
     for name in names:  # grows while it is walked
         for function in methods.get(name, []):
-            called = _members_called(function) & set(methods)
+            called = members_called(function) & set(methods)
             names += sorted(called.difference(names))
     return set(names)
-
-
-def _makers_of(cls: Class) -> set[str]:
-    """What the constructors of a class and of its bases call: a base class may be in a
-    different file, and a subclass may override what its constructor calls."""
-    names = sorted(MAKERS)
-    for name in names:  # grows while it is walked
-        for owner in cls.ancestors:
-            function = owner.own_methods.get(name)
-            called = _members_called(function) if function else set()
-            names += sorted(called.difference(names))
-    return set(names)
-
-
-def _members_called(function: FunctionNode) -> set[str]:
-    return {
-        node.func.attr
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Name)
-    }
 
 
 def is_setter(function: FunctionNode) -> bool:

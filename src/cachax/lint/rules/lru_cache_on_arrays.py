@@ -4,8 +4,10 @@
 
 Finds `functools.lru_cache`, `functools.cache` and similar tables (methodtools,
 cachetools, or a property made with one: `property(lru_cache(None)(f))`) on functions
-and methods that return JAX arrays, have a parameter annotated as one (an error), or get
-an argument of a jitted function (an error). Also finds them on methods of objects that
+and methods that return JAX arrays, or a function that reads arrays which they compute,
+have a parameter annotated as an array (an error), or get an argument of a jitted
+function (an error). For a function of a file that returns a function, the finding is
+information. Also finds them on methods of objects that
 hold arrays: of any pytree class with an array field, and of a plain class if the method
 reads an array of its object and the linter can't tell what it returns.
 
@@ -57,6 +59,7 @@ import ast
 from collections.abc import Iterator
 
 from .._classes import called_in_the_end
+from .._closures import closures_returned
 from .._code import Code, Found
 from .._descriptors import Caching, caching, is_table
 from .._finding import Severity
@@ -130,7 +133,9 @@ def _of_function(
             Severity.WARNING,
         )
     else:
-        yield from _of_method(function, decorator, name, code)
+        yield from list(_of_method(function, decorator, name, code)) or list(
+            _of_maker(function, decorator, name, code)
+        )
 
 
 def _value(function: FunctionNode, code: Code) -> Kind:
@@ -138,6 +143,34 @@ def _value(function: FunctionNode, code: Code) -> Kind:
     if own_object(function, code.module) is None:
         return code.kinds.returned(function, code.module)
     return code.kinds.sometimes_returned(function, code.module)
+
+
+def _of_maker(
+    function: FunctionNode, decorator: ast.expr, name: str, code: Code
+) -> Iterator[Found]:
+    taken = _taken_along(function, code)
+    if taken is not None:
+        yield Found(
+            decorator,
+            f"{name} returns a function that reads `{taken}`, a JAX array that is "
+            "computed in it: if it is first called in a trace, that is a tracer. "
+            "Compute it with numpy, or outside.",
+            Severity.WARNING if _is_inside(function, code) else Severity.INFORMATION,
+        )
+
+
+def _is_inside(function: FunctionNode, code: Code) -> bool:
+    """Whether it is defined in a function, which may be traced. What is defined in a
+    file is often made for concrete arguments, and called before any trace."""
+    return any(isinstance(n, FunctionNode) for n in code.module.around(function))
+
+
+def _taken_along(function: FunctionNode, code: Code) -> str | None:
+    for closure in closures_returned(function, code.module, code.project):
+        for node in closure.taken_along:
+            if code.kinds.of(node, closure.module).has_arrays:
+                return node.id
+    return None
 
 
 def _of_method(

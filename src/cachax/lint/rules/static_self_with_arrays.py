@@ -6,14 +6,16 @@ Finds methods jitted with `static_argnums=0` or `static_argnames="self"` that re
 array of the object (a warning), or an attribute that a different method assigns (an
 error). An attribute counts as an array if `__init__` assigns one to it, if its
 annotation says so, if the class uses it as only arrays can be used (`self.x @ y`,
-`jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`, `self.x[i]` where `i` is an
-argument of the jitted method), or if it is an object of the project that holds arrays.
-An error is also reported if the bound method is jitted and kept, as in
+`jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`, `net.apply(self.x, y)`,
+`self.x[i]` where `i` is an argument of the jitted method, or as an argument that a
+function of the project annotates as an array), or if it is an object of the project
+that holds arrays. Subclasses in the same file that inherit the method count too. An
+error is also reported if the bound method is jitted and kept, as in
 `self.f = jax.jit(self.method)` (in a variable, it is information), or if a function
 that reads `self` is jitted and kept when the object is made or on first use, as in
-`self.f = jax.jit(lambda x: self.w * x)`. If such a function reads an array that is not
-assigned again, that is a warning. A function of the project that passes what it is
-given to `jax.jit` counts as `jax.jit`.
+`self.f = jax.jit(lambda x: self.w * x)`. If such a method or function reads an array
+that is not assigned again, that is a warning. A function of the project that passes
+what it is given to `jax.jit` counts as `jax.jit`.
 
 ## Why is this bad?
 
@@ -77,7 +79,7 @@ from .._code import Code, Found
 from .._finding import Severity
 from .._held import arrays_read, arrays_read_inside
 from .._module import FunctionNode
-from .._reach import attributes_read
+from .._reach import attributes_read, methods_used
 from .._tracing import Traced, TracedNode, parameters, reads_of
 from .._writes import is_maker, is_setter, own_object, writes
 
@@ -101,15 +103,40 @@ def check(code: Code) -> Iterator[Found]:
             continue
         if not is_static and _is_called_at_once(traced, code):
             continue
-        read = attributes_read(method, cls)
-        changed = sorted(read & _assigned_later(cls, _where_jitted(method, code)))
-        arrays = sorted(arrays_read(method, cls, code)) if is_static else []
-        if changed:
-            found = _found(traced, method.name, cls, changed[0], changed=True)
-            kept = is_static or _is_kept(traced, code)
-            yield found if kept else replace(found, severity=Severity.INFORMATION)
-        elif arrays:
-            yield _found(traced, method.name, cls, arrays[0], changed=False)
+        for one in [cls, *_subclasses(cls, method, code)]:
+            found = _of_object(traced, method, one, code, is_static)
+            if found is not None:
+                yield found
+                break
+
+
+def _subclasses(cls: Class, method: FunctionNode, code: Code) -> list[Class]:
+    """The classes of the file that inherit a method."""
+    return [
+        other
+        for other in code.classes
+        if cls in other.ancestors[1:] and other.method(method.name) == (cls, method)
+    ]
+
+
+def _of_object(
+    traced: Traced, method: FunctionNode, cls: Class, code: Code, is_static: bool
+) -> Found | None:
+    read = attributes_read(method, cls)
+    apart_from = _where_jitted(method, code)
+    if method not in cls.own_methods.values():
+        # A subclass may set itself up in what the method calls.
+        apart_from |= set(methods_used(method, cls))
+    changed = sorted(read & _assigned_later(cls, apart_from))
+    for_good = is_static or _kept_for_good(traced, cls, code) is not None
+    arrays = sorted(arrays_read(method, cls, code)) if for_good else []
+    if changed:
+        found = _found(traced, method.name, cls, changed[0], changed=True)
+        kept = is_static or _is_kept(traced, code)
+        return found if kept else replace(found, severity=Severity.INFORMATION)
+    if arrays:
+        return _found(traced, method.name, cls, arrays[0], changed=False)
+    return None
 
 
 def _object_of(function: TracedNode, code: Code) -> str | None:
@@ -133,10 +160,10 @@ def _is_kept(traced: Traced, code: Code) -> bool:
     return False
 
 
-def _kept_as(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | None:
+def _kept_for_good(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | None:
     """Object and attribute in `self.f = jax.jit(...)`, or in `self.f = f` with a jitted
-    function `f` of the same method: where the object is made, or on first use. That is
-    compiled once for good."""
+    function `f` of the same method: where the object is made, or on first use, unless
+    `f` is assigned again somewhere. That is compiled once for good."""
     for method in code.module.around(traced.said):
         if not isinstance(method, FunctionNode):
             continue
@@ -146,7 +173,8 @@ def _kept_as(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | None:
         for write in writes(method, obj, code.module):
             for_good = write.is_lazy or is_maker(method, cls)
             if for_good and _is_jitted(write.value, traced):
-                return obj, write.attribute
+                again = write.attribute in _assigned_later(cls, set())
+                return None if again else (obj, write.attribute)
     return None
 
 
@@ -159,14 +187,12 @@ def _is_jitted(value: ast.expr | None, traced: Traced) -> bool:
 
 
 def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
-    """`self.f = jax.jit(lambda x: self.w * x)`, unless `f` is assigned again somewhere.
-    An attribute that is only assigned later may be assigned once: not reported."""
-    obj, kept = _kept_as(traced, cls, code) or ("", "")
+    """`self.f = jax.jit(lambda x: self.w * x)`. What is only assigned later may be
+    assigned once: not reported."""
+    obj, kept = _kept_for_good(traced, cls, code) or ("", "")
     if not obj or obj in set(parameters(traced.function)) - traced.static:
         return
     later = _assigned_later(cls, set())
-    if kept in later:
-        return
     read = {node.attr for node in reads_of(obj, traced.function)}
     read = {name for inner in read for name in _through(inner, cls)}
     changed = sorted(read & later & set(cls.fields))
@@ -184,7 +210,8 @@ def _through(name: str, cls: Class) -> set[str]:
 
 def _where_jitted(method: FunctionNode, code: Code) -> set[ast.AST]:
     """The method itself, and those that jit it (again)."""
-    jitted = [traced.said for traced in code.traced if traced.function is method]
+    same = [traced for traced in code.traced if traced.function is method]
+    jitted = [traced.said for traced in same if traced.is_jit]
     return {method, *(outer for said in jitted for outer in code.module.around(said))}
 
 
