@@ -185,11 +185,11 @@ loaded = open({str(loaded)!r}, "a").write("loaded ")
 def test_a_probe_that_never_ends_fills_its_cell(
     add_probe: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cachax.lab._apart.TOO_LONG", 5)
+    monkeypatch.setattr("cachax.lab._apart.TOO_LONG", 10)
     add_probe("endless", "import time\ndef measure(way): time.sleep(1000)")
     matrix = run(["functools_dataclass"], ["endless"])
     found = [cell.what_happened for cell in matrix.cells.values()]
-    assert found == ["the process died: SIGKILL (perhaps after 5 seconds)"]
+    assert found == ["the process died: SIGKILL (perhaps after 10 seconds)"]
 
 
 def test_a_mistake_in_a_file_is_not_a_missing_library(add_strategy: Add) -> None:
