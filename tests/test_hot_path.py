@@ -216,6 +216,9 @@ class Supplied(flax.struct.PyTreeNode, frozen=False):
     total = total(1)
 
 
+PRESET = cachax.preset(Supplied(ONES, ONES), total=ONES[0])
+
+
 def assigned(obj: Any) -> Any:
     obj.total = jnp.float32(7)
     return obj
@@ -246,8 +249,10 @@ CALLS: dict[str, Callable[[], list[Callable[[], Any]]]] = {
         for flag in (True, False)
     ],
     "a number that changes": lambda: numbered(cachax.jit(uses_total)),
-    "a value that was preset": lambda: calls(
-        cachax.jit(uses_total), cachax.preset(Supplied(ONES, ONES), total=ONES[0])
+    "a value that was preset": lambda: calls(cachax.jit(uses_total), PRESET),
+    "a value that was preset for a different object": lambda: calls(
+        cachax.jit(uses_total),
+        *[Supplied(ONES, ONES + i) for i in range(40)],
     ),
     "a value that was assigned": lambda: calls(
         cachax.jit(uses_total), assigned(Supplied(ONES, ONES))

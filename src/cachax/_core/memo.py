@@ -310,6 +310,12 @@ def memo_of(obj: Any) -> Memo:
                 return new
 
 
+def has_preset(obj: Any) -> bool:
+    """Whether it has a value that was supplied by `preset`."""
+    memo = memos.get(id(obj))
+    return memo is not None and memo() is obj and bool(memo.supplied)
+
+
 def contents_of_object(obj: Any) -> Contents:
     """What stands for `obj` as long as its fields stay the same."""
     found = memo_of(obj).contents

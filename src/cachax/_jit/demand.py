@@ -214,7 +214,7 @@ class Demand:
         inputs = inputs_of(owner)
         if inputs is None or not mapped.fits(inputs):
             return None
-        if key.may_be_supplied(inputs) or key.is_supplied(owner):
+        if key.is_supplied(owner) or key.uses_supplied(owner, inputs):
             return None
         record, uses = key.record_again(owner, inputs), key.learned.get(inputs)
         if record is None or uses is None:
@@ -224,6 +224,9 @@ class Demand:
         others = {i for i, _ in inputs.numbers} | inputs.writable
         holders = [x for i, x in enumerate(mapped.places) if i not in others]
         if None in positions or None in holders or not holders:
+            return None
+        inner = _inner(uses, inputs, mapped)
+        if inner is None and key.was_ever_supplied():  # for a different object, maybe
             return None
         if record.packed is None:
             record.packed = {}
@@ -250,7 +253,7 @@ class Demand:
             (*(i for i in numbers if i is not None), *mapped.statics),
             record.statics,
             None in numbers,
-            _inner(uses, inputs, mapped),
+            inner,
             False,
             tuple(inputs.arrays[i] for i in uses.positions),
             holders=() if positions else tuple(i for i in holders if i is not None),

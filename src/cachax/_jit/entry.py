@@ -14,7 +14,7 @@ from .._compat import CONCRETE, has_processes, settings, trace_context
 from .._core import index
 from .._core.fields import instance_dict
 from .._core.inputs import NUMBERS, bits_of, double, identity_of, look_of
-from .._core.memo import contents_of_object, may_have_values
+from .._core.memo import contents_of_object, has_preset, keys_of, may_have_values
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.sources import names_of
@@ -280,6 +280,7 @@ class Entry:
                 "double": double,
                 "whole": int.__pos__,
                 "follow": index.follow,
+                "has_preset": has_preset,
                 "signature": lambda *call: signature_of(leaves(*call)),
             }
 
@@ -388,7 +389,8 @@ class Entry:
 
     def _note_supplied(self, plan: Plan, tree: Any) -> None:
         """A user may have put a value into the `__dict__` of an object, of which cachax
-        learns nothing. (Objects that can get fields have these in the key.)"""
+        learns nothing. (Objects that can get fields have these in the key.) And an
+        object may have a value from `preset`, if there ever was one."""
         reader, objects = self.reader(tree), self.objects(tree)
         names: dict[int, dict[str, None]] = {}
         for need in plan.needs:
@@ -410,6 +412,9 @@ class Entry:
                     names_in = reader.constant(frozenset(its_names))
                     are_in = [f"not {names_in}.isdisjoint({fields})"]
                 code += are_in
+            its_keys = keys_of(type(objects[slot])).values()
+            if any(key.was_supplied for key in its_keys) and not is_keyed:
+                code.append(f"has_preset({reader.object(slot)})")
         plan.supplied_code = " or ".join(code) or "False"
         plan.is_supplied = reader.function(plan.supplied_code)
 
