@@ -373,7 +373,9 @@ class Entry:
             Need(ask, x, self, tree, args, kwargs) for ask, x in answers.items()
         )
         plan.needs = needs
-        positions = {*chain(before.positions, *(need.positions for need in needs))}
+        positions = {*chain(*(need.positions for need in needs))}
+        if not plan.owners:  # by which everything on them is found
+            positions.update(before.positions)
         for need in needs:  # what is ready has to go with one of its arrays
             stay = [i for i in need.holders if i not in new]
             if positions.isdisjoint(stay):
