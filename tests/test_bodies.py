@@ -678,3 +678,37 @@ def test_a_body_that_catches_what_jax_raises_for_tracers() -> None:
     x = jnp.array([1.0, 0.0, 1.0])
     assert Sparse(x, jnp.array([1, 2])).places.tolist() == [0, 2]
     assert Sparse(x, jnp.array([2, 2])).places.tolist() == [0, 4]
+
+
+class Chained:
+    """A value of it is computed from one that may be assigned."""
+
+    def __init__(self, x: Any, inside: Any = None) -> None:
+        self.x, self.inside = x, inside
+
+    @cachax.cached_property
+    def gram(self) -> Any:
+        return jnp.sum(self.x)
+
+    @cachax.cached_property
+    def alpha(self) -> Any:
+        return 1 + (self if self.inside is None else self.inside).gram
+
+
+jax.tree_util.register_pytree_node(
+    Chained, lambda c: ((c.x, c.inside), None), lambda _, parts: Chained(*parts)
+)
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_value_that_is_assigned_again_and_again(is_inside: bool) -> None:
+    chained = Chained(jnp.ones(2), Chained(jnp.ones(2)) if is_inside else None)
+    fun = cachax.jit(lambda c: c.alpha * 1)
+    for _ in range(3):
+        assert fun(chained) == 3
+    for i in range(4):
+        (chained.inside if is_inside else chained).gram = jnp.float32(10 * i)
+        for _ in range(3):
+            assert fun(chained) == 1 + 10 * i
+        assert chained.alpha == 1 + 10 * i
+        assert fun(Chained(chained.x)) == 3

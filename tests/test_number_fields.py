@@ -101,12 +101,56 @@ def test_a_chain_of_values() -> None:
         assert fun(Chained(ONES, float(i % 3), i)) == 6 * (i % 3) + i
 
 
+BODIES: dict[str, Callable[[Any], Any]] = {
+    "a value for its shape": lambda obj: (jnp.eye(len(obj.gram)), obj.y),
+    "a value that is not used": lambda obj: (obj.gram, obj.y)[1:],
+    "a rule for derivatives": lambda obj: (backwards_only(obj.y, obj.x), obj.y),
+}
+
+
+@jax.custom_vjp
+def backwards_only(x: Any, y: Any) -> Any:
+    return 2 * x
+
+
+backwards_only.defvjp(lambda x, y: (2 * x, y), lambda y, t: (t * y, t * 0))
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_value_with_an_array_of_its_object(body: Callable[[Any], Any]) -> None:
+    """Which arrays count for a value is learned in two ways: they must agree."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Problem:
+        x: jax.Array
+        y: jax.Array
+        rate: float
+
+        @cachax.cached_property
+        def gram(self) -> Any:
+            return jnp.outer(self.x, self.x)
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return body(self)
+
+    fun = cachax.jit(lambda obj: obj.value[-1] + 0)
+    x, y = jnp.arange(3.0), jnp.full(3, 7.0)
+    for i in range(5):
+        problem = Problem(x, y, float(i))
+        assert problem.value[-1].tolist() == fun(problem).tolist() == [7, 7, 7]
+        slope = jax.grad(lambda y, p=problem: dataclasses.replace(p, y=y).value[-1][0])
+        assert slope(y).tolist() == [1, 0, 0]
+
+
 READING: dict[str, Callable[[Any], Any]] = {
     "attribute": lambda obj: obj.rate,
     "getattr": lambda obj: getattr(obj, "ra" + "te"),
     "vars": lambda obj: vars(obj)["rate"],
     "items": lambda obj: dict(vars(obj).items())["rate"],
     "values": lambda obj: [*vars(obj).values()][2],
+    "threshold": lambda obj: 1.0 if [*vars(obj).values()][2] > 2 else 0.0,
     "branch": lambda obj: 1.0 if obj.rate > 2 else 0.0,
     "type": lambda obj: 1.0 if isinstance(obj.rate, float) and obj.rate == 3 else 0.0,
     "replace": lambda obj: dataclasses.replace(obj, step=7).rate,

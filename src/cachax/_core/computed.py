@@ -81,7 +81,9 @@ class Computed(Key):
         record = None if inputs is None else self.record(inputs)
         if record is None or inputs is None:
             return default
-        return record.template.fill(self._used(inputs))
+        if self.may_be_supplied(inputs) and self.uses_supplied(obj, inputs):
+            return default
+        return record.template.fill(record.uses.arrays(inputs))
 
     def _compute(self, obj: Any, memo: Memo) -> Any:
         with memo.one_thread(self):
@@ -279,11 +281,7 @@ class Computed(Key):
 
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
         """A value that is known for the arrays of `obj`."""
-        return record.template.fill(self._used(inputs))
-
-    def _used(self, inputs: Inputs) -> list[Any]:
-        uses = self.learned.get(inputs)
-        return [] if uses is None else uses.arrays(inputs)
+        return record.template.fill(record.uses.arrays(inputs))
 
     def note(self, inputs: Inputs, uses: Uses, value: Any) -> index.Record | None:
         """Keep a value for all objects with these inputs."""
@@ -324,13 +322,14 @@ class Computed(Key):
                 uses = self.learned.get(inputs)
                 if uses is None:
                     self.learned.put(inputs, old.uses)
-                    return old
-                return self._put_again(inputs, uses, old)
+                elif uses.positions == old.uses.positions:
+                    return self._put_again(inputs, uses, old)
+                return old
             pair = (inputs.exactly, old.statics)
             if pair not in self._same:
                 orders = old.statics[3]
                 self._same[pair] = is_same_function(
-                    self.body, obj, inputs, old.numbers, orders, self.learned
+                    self.body, obj, inputs, old.numbers, orders, old.uses, self.learned
                 )
             if self._same[pair]:
                 uses = self.learned.get(inputs) or old.uses

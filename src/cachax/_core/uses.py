@@ -282,10 +282,12 @@ def is_same_function(
     inputs: Inputs,
     numbers: dict[int, Any],
     orders: tuple[Any, ...],
+    uses: Uses,
     learned: Learned,
 ) -> bool:
     """Whether the body does the same with the arrays of `obj` if it had these Python
-    numbers and orders of dictionaries: then they make no difference."""
+    numbers and orders of dictionaries: then they make no difference. `uses` is what
+    was learned of it with these."""
     if tracing_is_forbidden():
         return False
     now = _trace(body, obj, inputs)
@@ -306,11 +308,13 @@ def is_same_function(
     before = _trace(body, other, its, only_known=True)
     if before is None or not before.is_shareable or not before.is_same(now):
         return False
-    read = now.numbers | before.numbers
-    if len(read) < len(inputs.numbers):  # then others make no difference either
-        learned.put(inputs, replace(now.uses, numbers=tuple(sorted(read))))
-    else:
-        learned.put(inputs, now.uses)
+    every = {i for i, _ in inputs.numbers}
+    unread = every - now.numbers - before.numbers
+    if unread:  # by its name
+        unknown = _trace(body, obj, inputs, traced_numbers=unread)
+        if unknown is not None and unknown.is_same(now):  # no number makes a difference
+            uses = replace(uses, numbers=tuple(sorted(every - unread)))
+    learned.put(inputs, uses)
     return True
 
 
@@ -325,7 +329,8 @@ def compute_part(body: Body, obj: Any, inputs: Inputs) -> Any:
 
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
     """Which leaves of the value depend on Python numbers that `jit` would trace."""
-    traced = _trace(body, obj, inputs, trace_numbers=True)
+    numbers = {i for i, _ in inputs.numbers}
+    traced = _trace(body, obj, inputs, traced_numbers=numbers)
     return () if traced is None else tuple(x is None for x in traced.statics)
 
 
@@ -373,7 +378,7 @@ def _trace(
     body: Body,
     obj: Any,
     inputs: Inputs,
-    trace_numbers: bool = False,
+    traced_numbers: Iterable[int] = (),
     only_known: bool = False,
 ) -> Traced | None:
     """None if the body can't be traced, or does more than return a value."""
@@ -382,8 +387,7 @@ def _trace(
     statics: list[Any] = []
     numbers = {i for i, _ in inputs.numbers}
     numbers_read: set[int] = set()
-    concrete = {*inputs.in_keys}
-    concrete |= set() if trace_numbers else numbers
+    concrete = inputs.in_keys | numbers.difference(traced_numbers)
 
     def of_arrays(given: list[Any]) -> list[Any]:
         nonlocal reading, structure, statics

@@ -216,9 +216,10 @@ class Demand:
             return None
         if key.is_supplied(owner) or key.uses_supplied(owner, inputs):
             return None
-        record, uses = key.record_again(owner, inputs), key.learned.get(inputs)
-        if record is None or uses is None:
+        record = key.record_again(owner, inputs)
+        if record is None:
             return None
+        uses: Uses = record.uses
         positions = [mapped.places[i] for i in uses.positions]
         numbers = [mapped.places[i] for i in uses.matter(inputs)]
         others = {i for i, _ in inputs.numbers} | inputs.writable
