@@ -712,3 +712,37 @@ def test_a_value_that_is_assigned_again_and_again(is_inside: bool) -> None:
             assert fun(chained) == 1 + 10 * i
         assert chained.alpha == 1 + 10 * i
         assert fun(Chained(chained.x)) == 3
+
+
+class Preset(struct.PyTreeNode):
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def double(self) -> Any:
+        return 2 * self.y
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        return jnp.sum(self.double)
+
+
+@pytest.mark.parametrize("y", [jnp.ones(1), np.ones(1, "f")])
+def test_a_preset_value_does_not_hold_for_an_object_made_inside(y: Any) -> None:
+    obj = cachax.preset(Preset(jnp.ones(1), y), double=jnp.full(1, 10.0))
+
+    @cachax.jit
+    def slope(obj: Preset) -> Any:
+        return jax.grad(lambda x: (obj.replace(x=x).total * x).sum())(obj.x)
+
+    for _ in range(2):
+        assert slope(obj) == 2
+        assert cachax.jit(lambda o: o.replace(x=o.x + 1).total)(obj) == 2
+        assert cachax.jit(lambda o: o.total + 0)(obj) == 10
+
+
+def test_what_was_preset_before_stays() -> None:
+    inner = cachax.preset(Preset(jnp.ones(1), jnp.ones(1)), double=jnp.full(1, 10.0))
+    assert cachax.preset(inner, total=jnp.float32(7)).double == 10
+    outer = cachax.preset(Preset(inner, jnp.ones(1)), total=jnp.float32(7))
+    assert (outer.total, outer.x.double, outer.x.total) == (7, 10, 10)

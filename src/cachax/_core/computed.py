@@ -40,6 +40,8 @@ _NEEDS_CONCRETE_VALUES = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
+_TRIES = 2
+"""Numbers that made a difference, until it is taken for granted that others do."""
 
 
 class Computed(Key):
@@ -52,6 +54,8 @@ class Computed(Key):
         """The same for each example of a batch, by how the batch is mapped."""
         self._same: dict[Any, bool] = Recent()
         """Whether the body does the same for objects whose numbers differ."""
+        self._differed: dict[Any, int] = Recent()
+        """How often it did not, by all but the numbers."""
         self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
         self.body = body
         self._name = name  # as written: the class may not have set its name
@@ -249,8 +253,11 @@ class Computed(Key):
         """The same, and whether it was assigned itself."""
         if self.was_supplied and self.is_supplied(obj):
             return True
-        inputs = inputs_of(obj) if self.was_ever_supplied() else None
-        return inputs is not None and self.uses_supplied(obj, inputs)
+        inputs = inputs_of(obj)
+        uses = None if inputs is None else self.learned.get(inputs)
+        if inputs is None or uses is None:  # it may read any of them
+            return _has_supplied_inside(obj)
+        return self.uses_supplied(obj, inputs, uses)
 
     def record(self, inputs: Inputs) -> index.Record | None:
         """The record for an object with these inputs."""
@@ -325,13 +332,15 @@ class Computed(Key):
                 elif uses.positions == old.uses.positions:
                     return self._put_again(inputs, uses, old)
                 return old
-            pair = (inputs.exactly, old.statics)
-            if pair not in self._same:
+            pair, look = (inputs.exactly, old.statics), inputs.given(())
+            if pair not in self._same and self._differed.get(look, 0) < _TRIES:
                 orders = old.statics[3]
                 self._same[pair] = is_same_function(
                     self.body, obj, inputs, old.numbers, orders, old.uses, self.learned
                 )
-            if self._same[pair]:
+                if not self._same[pair]:
+                    self._differed[look] = self._differed.get(look, 0) + 1
+            if self._same.get(pair):
                 uses = self.learned.get(inputs) or old.uses
                 return self._put_again(inputs, uses, old)
         return None

@@ -25,10 +25,10 @@ Key = Any
 ATTRIBUTE = "_cachax"
 """Of an array: its contents. (Of random keys, it is that of the array inside: the keys
 are pickled with their attributes.)"""
-_VARIANTS = 2
+_VARIANTS = 4
 """Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
 one for each `i`."""
-_FOR_ONE_METHOD = 8
+_FOR_ONE_METHOD = 64
 """The same for the sets of arguments of one method. Objects keep all of theirs."""
 _OF_NO_ARRAY = 64
 """The same for values that used no array, for each of the arrays of their objects."""

@@ -35,7 +35,7 @@ from .._compat import (
 from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import tables
-from .._core.inputs import NUMBERS
+from .._core.inputs import NUMBERS, bits_of
 from .._core.memo import NOT_PROVIDED, keys_of, memo_of, note_entries
 from .._core.recent import Recent
 from .._core.spread import are_global
@@ -62,8 +62,8 @@ _TRIES = 8
 has to compute inside what it was not given."""
 
 _MANY_NEW = 8
-"""Calls in a row for which values had to be computed, until the function is compiled
-once more to compute them inside."""
+"""Calls for which values had to be computed, until the function is compiled once more
+to compute them inside."""
 
 
 class Function:
@@ -130,6 +130,8 @@ class Function:
         try:
             tree, statics = self.options.static.take_out(args, kwargs)
             leaves, structure = tree_flatten(tree)
+            if self.transform is not jax.jit:  # it may take numbers for static
+                statics += tuple(bits_of(x) for x in leaves if type(x) in NUMBERS)
             key = (structure, statics, are_global(leaves))
             entry = self._entry(key, tree, self._look(args, kwargs))
         except Exception:  # can't be flattened, compared, or hashed: JAX says best why
@@ -194,7 +196,6 @@ class Function:
                 forget_failed_traces(program.call)
                 entry.mistaken = True
             else:
-                entry.new_in_a_row, entry.find = 0, plan.find
                 if ready is None:
                     plan.keep(args, kwargs, values)
                 if plan.by_object:
@@ -202,7 +203,7 @@ class Function:
                 self.took(entry, tree, program.asks)
                 return out
         objects = entry.objects(tree)
-        if entry.new_in_a_row >= _MANY_NEW and entry.inside is not UNKNOWN:
+        if entry.new_calls >= _MANY_NEW and entry.inside is not UNKNOWN:
             is_alone = entry.lock.acquire(timeout=1)  # it may wait for this thread
             try:
                 out = self._call_computing_inside(entry, tree, leaves, args, kwargs)
@@ -268,17 +269,13 @@ class Function:
             entry.courses.setdefault(signature, Course()).learn(
                 answers, [*demand.asked]
             )
-        entry.new_in_a_row = entry.new_in_a_row + 1 if computed else 0
+        entry.new_calls += computed
         is_traced = any(isinstance(x, Tracer) for x in leaves)
         if not is_traced or all(_is_concrete(x, leaves) for x in answers.values()):
             reliable = program if self._keeps_programs else None
             plan = entry.note(answers, reliable, traced, tree, args, kwargs)
             plan.keep(args, kwargs, values)
         _pass_on_supplied(program, objects, leaves, out)
-        if computed:
-            # The next call that has its values must come through here, to count from
-            # the start. (A call that is ready doesn't, except in a recording.)
-            entry.plan.ready.remove_all()
         self.took(entry, tree, program.asks)
         return out
 
@@ -313,29 +310,38 @@ class Function:
         return program
 
     def _values_to_reuse(
-        self, entry: Entry, plan: Plan, leaves: list[Any], args: Any, kwargs: Any
+        self,
+        entry: Entry,
+        plan: Plan,
+        objects: list[Any],
+        leaves: list[Any],
+        args: Any,
+        kwargs: Any,
     ) -> tuple[dict[Ask, None], list[int]] | None:
         """If values of a call are new, like those of the calls before: those that are
         not, and the leaves that are new. Else None."""
-        if plan.by_object or not plan.needs or current_trace() is not CONCRETE:
+        needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
+        if not needs or current_trace() is not CONCRETE:
             return None
         if entry.inside is None and (
             tracing_is_forbidden()
-            or any(need.statics[3] for need in plan.needs)  # JAX sorts keys
-            or any(type(x) in NUMBERS or isinstance(x, Tracer) for x in leaves)
+            or any(need.statics and need.statics[3] for need in needs)  # JAX sorts keys
+            or any(isinstance(x, Tracer) for x in leaves)
         ):
             return None
         if plan.is_supplied(args, kwargs):
             return None
         known: dict[Ask, None] = {}
         new: dict[int, None] = {}
-        for need in plan.needs:
+        for need in needs:
             slot, key = need.ask
-            if need.inner is None or not isinstance(slot, int) or need.numbers:
+            if need.owner is not None or need.numbers:
                 return None
             if _is_known(key, need.positions, leaves):
                 known[need.ask] = None
                 continue
+            if any(type(x) in NUMBERS for x in leaves[entry.spans[slot]]):
+                return None  # inside they would be traced
             arrays = [leaves[i] for i in need.positions]
             if not all(isinstance(x, jax.Array) for x in arrays):
                 return None
@@ -344,9 +350,11 @@ class Function:
             if not its:  # the next call can't tell
                 return None
             new.update(dict.fromkeys(its))
-            for inner, places in need.inner:
+            for inner, places in need.inner or ():
                 if _is_known(inner, places, leaves):
                     known[slot, inner] = None
+            if need.inner is None:  # it may read any value of the objects inside
+                known |= dict.fromkeys(_known_inside(entry, objects, slot))
         return (known, [*new]) if new else None
 
     def _call_computing_inside(
@@ -360,15 +368,17 @@ class Function:
         """For arrays that are new at every call: to compute their values beforehand
         would launch a program for each. UNKNOWN if it is not such a call."""
         plan = entry.plan  # which another thread may replace
-        reuse = self._values_to_reuse(entry, plan, leaves, args, kwargs)
+        objects = entry.objects(tree)
+        reuse = self._values_to_reuse(entry, plan, objects, leaves, args, kwargs)
         if reuse is None:
             return UNKNOWN
         known, new = reuse
-        objects = entry.objects(tree)
         demand = Demand(objects, entry.maps, leaves, entry.static_numpy)
         demand.call = (args, kwargs)
         demand.gather(iter(known))
         demand.is_last = True
+        found = demand.answers.items()
+        demand.answers = {k: x for k, x in found if x.is_supplied or not x.by_object}
         answers = demand.in_order()
         if any(answer.by_object for answer in answers.values()):
             return UNKNOWN
@@ -386,7 +396,7 @@ class Function:
             return UNKNOWN
         finally:
             demand.settle()
-        entry.note_inside(plan, answers, program, values, new, tree, args, kwargs)
+        entry.note_inside(answers, program, values, new, tree, args, kwargs)
         return out
 
 
@@ -450,6 +460,17 @@ def _tracing(program: Program, demand: Demand) -> Iterator[None]:
         yield
     finally:
         running.program, running.demand = outer
+
+
+def _known_inside(entry: Entry, objects: list[Any], slot: int) -> Iterator[Ask]:
+    """The values that are known for an object, and for those inside it."""
+    span = entry.spans[slot]
+    for other, obj in enumerate(objects):
+        its = entry.spans[other]
+        if span.start <= its.start and its.stop <= span.stop and obj is not None:
+            for key in keys_of(type(obj)).values():
+                if key.peek(obj, UNKNOWN) is not UNKNOWN:
+                    yield other, key
 
 
 def _is_known(key: Any, places: Sequence[int], leaves: list[Any]) -> bool:

@@ -19,7 +19,7 @@ from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.sources import names_of
 from .._core.spread import are_global
-from .._core.values import Packed, is_hashable, static_identity
+from .._core.values import Packed, is_hashable, pack, static_identity
 from .demand import (
     Answers,
     Ask,
@@ -96,10 +96,16 @@ class Need:
         else:
             records = index.candidates(self.key, self.contents(args, kwargs))
         record = next((x for x in records if x.statics == self.statics), None)
-        if record is None or record.packed is None:
+        if record is None:
             return None
-        packed: Packed | None = record.packed.get(static_numpy)
-        return packed
+        if record.packed is None:
+            whole = record.template.whole
+            if whole is None or not isinstance(whole[0], jax.Array):
+                return None
+            packed = pack(whole[0], "")
+            record.packed = {False: packed, True: packed}
+        found: Packed | None = record.packed.get(static_numpy)
+        return found
 
 
 class Ready:
@@ -181,6 +187,10 @@ class Plan:
         self.contents: Read = _nothing
         """Those of the arrays that it is looked up by."""
         self.read_fields: Read = _nothing
+        self.supplied: dict[int, dict[str | None, None]] = {}
+        """By slot: names of values that the user may have stored on the objects."""
+        self.names: dict[str, Any] = {}
+        """Functions in the code of `find`."""
         self.is_supplied: Read = _nothing
         """Whether the user stored a value on an object."""
         self._seen: dict[Any, bool] = Recent(10_000)
@@ -240,11 +250,14 @@ class Entry:
         self.structure = jax.tree.structure(tree)
         self.layout = layout_of(tree)
         self.maps: list[Map | None] = []
+        self.spans: list[slice] = []
+        """For each object, which of the leaves are in it."""
         self.is_open: list[bool] = []
         """Which objects can get fields that are not in their tree structure."""
         if self.layout is not None:
             objects = self.layout.objects(tree)
-            pairs = zip(objects, self.layout.spans(tree), strict=True)
+            self.spans = self.layout.spans(tree)
+            pairs = zip(objects, self.spans, strict=True)
             self.maps = [map_of(obj, span.start) for obj, span in pairs]
             self.is_open = [may_get_fields(obj) for obj in objects]
         self._reader: Reader | None = None
@@ -261,11 +274,14 @@ class Entry:
         self.static_numpy = False
         self.inside_asks: dict[Ask, None] = {}
         """What can't be an input, unless the user supplies a value that can."""
-        self.new_in_a_row = 0
+        self.new_calls = 0
+        """For which values had to be computed."""
         self.lock = threading.RLock()
         """While one thread computes values of new arrays, the others wait."""
+        self.new_leaves: Sequence[int] = ()
+        """Those that were new when a program computed values inside."""
         self.is_new: Read = _nothing
-        """Whether the arrays are that a program computes values inside for."""
+        """Whether they are."""
         self.inside: Any = None
         """A program that computes the values itself."""
 
@@ -281,7 +297,7 @@ class Entry:
                 "whole": int.__pos__,
                 "follow": index.follow,
                 "has_preset": has_preset,
-                "signature": lambda *call: signature_of(leaves(*call)),
+                "signature": lambda *call: (*signature_of(leaves(*call)), settings()),
             }
 
             def leaves(args: Any, kwargs: Any) -> list[Any]:
@@ -344,15 +360,14 @@ class Entry:
         plan = Plan()
         owned = {ask: x for ask, x in answers.items() if x.by_object}
         plan.by_object = bool(owned) or may_have_more or passes_on
-        plan.has_key = not (may_have_more or passes_on) and not (
-            owned and self.options.donates
-        )
+        plan.has_key = not (may_have_more or passes_on)
         plan.has_key &= all(value.is_fixed for value in owned.values())
         if plan.has_key:
             plan.owners = tuple(dict.fromkeys(slot for slot, _ in owned))
         plan.program = None if may_have_more else program
         self._complete(plan, self.plan, answers, tree, args, kwargs)
-        self.plan, self.find = plan, plan.find
+        self.plan = plan
+        self._set_find()
         return plan
 
     def _complete(
@@ -384,17 +399,19 @@ class Entry:
         if {need.ask for need in needs} != {need.ask for need in before.needs}:
             numbers.update(before.numbers)
         plan.positions, plan.numbers = tuple(sorted(positions)), tuple(numbers)
-        self._note_supplied(plan, tree)
+        self._note_supplied(plan, before, tree)
         self._note_static_numbers(plan, answers, tree)
         plan.static_numbers = [*map(_identity, plan.read_fields(args, kwargs))]
         self._note_key(plan, before, tree)
 
-    def _note_supplied(self, plan: Plan, tree: Any) -> None:
+    def _note_supplied(self, plan: Plan, before: Plan, tree: Any) -> None:
         """A user may have put a value into the `__dict__` of an object, of which cachax
         learns nothing. (Objects that can get fields have these in the key.) And an
         object may have a value from `preset`, if there ever was one."""
         reader, objects = self.reader(tree), self.objects(tree)
-        names: dict[int, dict[str, None]] = {}
+        names: dict[int, dict[str | None, None]] = {
+            slot: {**its_names} for slot, its_names in before.supplied.items()
+        }  # or calls that use different values in turn would be ready never
         for need in plan.needs:
             slot, key = need.ask
             if need.inner is None or not isinstance(slot, int):  # of any object
@@ -404,7 +421,7 @@ class Entry:
                 break
             keys = [key, *(key for key, _ in need.inner)]
             names.setdefault(slot, {}).update(dict.fromkeys(k.attrname for k in keys))
-        code = []
+        plan.supplied, code = names, []
         for slot, its_names in names.items():
             is_keyed = slot in plan.owners  # with all that is on it
             if its_names and type(objects[slot]).__dictoffset__ and not is_keyed:
@@ -430,7 +447,8 @@ class Entry:
                 obj, names = reader.object(slot), _static_names(objects[slot])
                 if self.is_open[slot]:  # which fields it has
                     found.append(f"*{reader.fields(obj, objects[slot])}")
-                found += [reader.field(obj, x, objects[slot]) for x in names]
+                if any(x.has_static_numbers for x in asked):
+                    found += [reader.field(obj, x, objects[slot]) for x in names]
         plan.fields = tuple(found)
         plan.read_fields = reader.function(plan.fields)
 
@@ -442,7 +460,7 @@ class Entry:
         contents = [f"{reader.array(i)}._cachax" for i in plan.positions]
         owners = [*enumerate(plan.owners)]
         contents += [f"contents_of(owner_{n}(args, kwargs))" for n, _ in owners]
-        names = {f"owner_{n}": self.reading_object(x, tree) for n, x in owners}
+        plan.names = {f"owner_{n}": self.reading_object(x, tree) for n, x in owners}
         parts = [f"{each}.serial" for each in contents]
         leaves = jax.tree.leaves(tree)
         more = [_bits_code(reader.leaf(i), leaves[i]) for i in plan.numbers]
@@ -450,7 +468,7 @@ class Entry:
         more += ["*signature(args, kwargs)"] if self.by_signature else []
         key = joined(parts[0] if len(parts) == 1 and not more else tuple(parts + more))
         plan.key_code = (key, plan.supplied_code, plan.owners)
-        plan.contents = reader.function(contents, **names)
+        plan.contents = reader.function(contents, **plan.names)
         if plan.key_code == before.key_code:
             plan.ready, plan.key_of, plan.find = (
                 before.ready,
@@ -459,17 +477,16 @@ class Entry:
             )
             plan._seen, plan.find_code = before._seen, before.find_code
             return
-        plan.key_of = reader.function(key, **names)
+        plan.key_of = reader.function(key, **plan.names)
         if plan.supplied_code != "False":
             key = f"None if {plan.supplied_code} else {key}"
         plan.find_code = key
         # Not a name of the reader, which JAX holds by what it knows of results
         # (`About`): a program would hold itself.
-        plan.find = reader.function(f"ready[{key}]", ready=plan.ready, **names)
+        plan.find = reader.function(f"ready[{key}]", ready=plan.ready, **plan.names)
 
     def note_inside(
         self,
-        plan: Plan,
         answers: Answers,
         program: Any,
         values: Any,
@@ -480,33 +497,38 @@ class Entry:
     ) -> None:
         """A call took a program that computes values itself, because these leaves were
         new. Otherwise calls take what is planned."""
-        inside, reader = Plan(), self.reader(tree)
+        inside = Plan()
         inside.program = program
         self._complete(inside, self.inside_plan, answers, tree, args, kwargs, new)
         inside.keep(args, kwargs, values)
-        self.inside_plan = inside
-        leaves = [*map(reader.leaf, new)]
-        arrays = map(reader.array, new)
+        self.inside_plan, self.new_leaves = inside, new
+        self._set_find()
+        ready = inside.ready.get(inside.key(args, kwargs))
+        if ready is not None:
+            ready.call = self._one_thread(program)
+
+    def _set_find(self) -> None:
+        """What is ready for a call: as it is planned, or for new arrays."""
+        plan, inside, reader = self.plan, self.inside_plan, self._reader
+        if not self.new_leaves or reader is None:
+            self.find = plan.find
+            return
+        leaves = [*map(reader.leaf, self.new_leaves)]
+        arrays = map(reader.array, self.new_leaves)
         conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
         conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
         if has_processes():
             conditions.append(f"are_global({joined(leaves)}) is {self.is_global}")
         is_new = " and ".join(conditions)
-        names = {
-            "here": trace_context,
-            "concrete": CONCRETE,
-            "are_global": are_global,
-        }
-        ready = inside.ready.get(inside.key(args, kwargs))
-        if ready is not None:
-            self.is_new = reader.function(is_new, **names)
-            ready.call = self._one_thread(program)
+        names = {"here": trace_context, "concrete": CONCRETE, "are_global": are_global}
+        self.is_new = reader.function(is_new, **names)
         self.find = reader.function(
-            f"ready_inside[{inside.find_code}] if {is_new} "
-            f"else ready[{plan.find_code}]",
+            f"ready_inside[{inside.find_code or None}] if {is_new} "
+            f"else ready[{plan.find_code or None}]",
             ready_inside=inside.ready,
             ready=plan.ready,
             **names,
+            **plan.names,
         )
 
     def _one_thread(self, program: Any) -> Callable[..., Any]:

@@ -5,8 +5,10 @@ how to get from a tree to one of its leaves, or to an object in it, by items and
 it holds for all trees of one structure. Paths are compiled to one Python expression.
 """
 
+import functools
 import keyword
 import re
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -168,7 +170,7 @@ class Reader:
             code = f"(lambda found_{found}: {code})({self.names[f'call_{found}']})"
         code = f"lambda {', '.join((*self._parameters, *also))}: {code}"
         known = self.names | names if names else self.names
-        made: Callable[..., Any] = eval(compile(code, _FILE, "eval"), known)
+        made: Callable[..., Any] = eval(_compiled(code), known)
         return made
 
     def field(self, code: str, name: str, obj: Any) -> str:
@@ -212,6 +214,11 @@ class Reader:
             return f"slot_value({code}, {name!r})"
         is_literal = type(name) in (int, str)
         return f"{code}[{repr(name) if is_literal else self.constant(name)}]"
+
+
+@functools.lru_cache(1000)
+def _compiled(code: str) -> types.CodeType:
+    return compile(code, _FILE, "eval")
 
 
 def _is_key(leaf: Any) -> bool:

@@ -15,7 +15,7 @@ from .._core.computed import MISSING, Computed
 from .._core.fields import walk
 from .._core.inputs import CannotRebuildError, Copy, inputs_of
 from .._core.levels import level_of, traces_in
-from .._core.memo import Key, keys_of, memo_of, memos
+from .._core.memo import Key, has_preset, keys_of, may_have_values, memo_of, memos
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
 from .._core.sources import sources_of
@@ -265,7 +265,13 @@ def _copied(obj: T) -> T:
         with level_of(arrays[smallest]):
             arrays[smallest] = jnp.copy(arrays[smallest])
     try:
-        return Copy(obj, arrays).obj  # type: ignore[no-any-return]
+        copied = Copy(obj, arrays)
+        for new, original in copied.originals.values():
+            if may_have_values(type(new)) and has_preset(original):
+                before = memo_of(original)
+                for key in before.supplied:
+                    memo_of(new).supply(key, before.get(key, None))
+        return copied.obj  # type: ignore[no-any-return]
     except (CannotRebuildError, RecursionError, StopIteration):
         # (A `copy.copy` of an equinox module stays on equinox's list of unfinished
         # ones.)
