@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 from jax.experimental.ode import odeint
 from jax.sharding import NamedSharding, PartitionSpec
 
