@@ -513,12 +513,13 @@ def test_few_of_many_static_variants_are_kept_for_the_same_arrays() -> None:
         kept.append(weakref.ref(obj.p))
     del obj
     gc.collect()
-    assert sum(ref() is not None for ref in kept) <= 2
+    assert sum(ref() is not None for ref in kept) <= 4
 
 
 def test_few_of_many_static_variants_are_kept_by_a_jitted_function() -> None:
     x, use = x3(), cachax.jit(lambda o: jnp.sum(o.p))
-    use(Powers(x, 1000)), use(Powers(x, 1001))
+    for n in range(4):
+        use(Powers(x, 1000 + n))
     gc.collect()
     before = len(jax.live_arrays())
     for n in range(25):

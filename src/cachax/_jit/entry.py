@@ -519,6 +519,14 @@ class Entry:
         conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
         if has_processes():
             conditions.append(f"are_global({joined(leaves)}) is {self.is_global}")
+        arrays_of: dict[Any, list[str]] = {}
+        for need in plan.needs:
+            if not {*need.positions}.isdisjoint(self.new_leaves):
+                ids = [f"id({reader.leaf(i)})" for i in need.positions]
+                arrays_of.setdefault(need.key, []).append(joined(ids))
+        for each in arrays_of.values():  # inside, one object in two places is two
+            if len(each) > 1:
+                conditions.append(f"len({{{', '.join(each)}}}) == {len(each)}")
         is_new = " and ".join(conditions)
         names = {"here": trace_context, "concrete": CONCRETE, "are_global": are_global}
         self.is_new = reader.function(is_new, **names)

@@ -263,7 +263,9 @@ _NUMBERS = (bool, int, float, complex)
 
 
 def _belongs(key: Computed, names: Sequence[str], obj: Any) -> bool:
-    source = getattr(key, "source", key)
+    source: Any = key
+    while hasattr(source, "source"):  # of a batch, of a method
+        source = source.source
     return any(getattr(type(obj), name, None) is source for name in names)
 
 
