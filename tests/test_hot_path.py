@@ -238,27 +238,31 @@ def numbered(function: Any) -> list[Callable[[], Any]]:
 
 CALLS: dict[str, Callable[[], list[Callable[[], Any]]]] = {
     "objects of different shapes": lambda: calls(
-        cachax.jit(uses_total), Cached(ONES, ONES), Cached(jnp.ones(3), jnp.ones(3))
+        cachax.jit(lambda o: uses_total(o)),
+        Cached(ONES, ONES),
+        Cached(jnp.ones(3), jnp.ones(3)),
     ),
     "objects of different classes": lambda: calls(
-        cachax.jit(uses_total), Cached(ONES, ONES), Loose(ONES, ONES)
+        cachax.jit(lambda o: uses_total(o)), Cached(ONES, ONES), Loose(ONES, ONES)
     ),
     "values of a flag": lambda: [
         functools.partial(flagged, OBJECT, flag=flag)
         for flagged in [cachax.jit(uses_flag, static_argnames="flag")]
         for flag in (True, False)
     ],
-    "a number that changes": lambda: numbered(cachax.jit(uses_total)),
-    "a value that was preset": lambda: calls(cachax.jit(uses_total), PRESET),
+    "a number that changes": lambda: numbered(cachax.jit(lambda o: uses_total(o))),
+    "a value that was preset": lambda: calls(
+        cachax.jit(lambda o: uses_total(o)), PRESET
+    ),
     "a value that was preset for a different object": lambda: calls(
-        cachax.jit(uses_total),
+        cachax.jit(lambda o: uses_total(o)),
         *[Supplied(ONES, ONES + i) for i in range(40)],
     ),
     "a value that was assigned": lambda: calls(
-        cachax.jit(uses_total), assigned(Supplied(ONES, ONES))
+        cachax.jit(lambda o: uses_total(o)), assigned(Supplied(ONES, ONES))
     ),
     "fields of numpy": lambda: calls(
-        cachax.jit(uses_total), Cached(np.ones(2, "f"), np.ones(2, "f"))
+        cachax.jit(lambda o: uses_total(o)), Cached(np.ones(2, "f"), np.ones(2, "f"))
     ),
     "an object in a value": lambda: calls(
         cachax.jit(lambda o: o.y * o.inside.total), Outer(ONES, ONES)

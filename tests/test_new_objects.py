@@ -17,7 +17,7 @@ import cachax
 from cachax._core import index
 from cachax._jit.call import _MANY_NEW as ENOUGH
 
-from measure import computations, computing
+from measure import compilations, computations, computing
 
 
 class Multiples:
@@ -421,3 +421,57 @@ def test_an_object_that_stays_after_many_new_ones(kind: str, is_numpy: bool) -> 
         for x, y in zip(jax.tree.leaves(got), expected, strict=True):
             assert np.array_equal(x, y)
     assert all(np.allclose(r, jnp.cos(one.x), 1e-6) or kind == "dict" for r in results)
+
+
+def test_one_new_object_in_two_places() -> None:
+    """Its values are computed once, though two objects would be computed inside."""
+
+    class Node(flax.struct.PyTreeNode):
+        a: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return jnp.sum(self.a)
+
+        @cachax.cached_property
+        def energy(self) -> Any:
+            computing("energy")
+            return self.total**2
+
+    use = cachax.jit(lambda one, other: one.total + other.energy)
+    for i in range(2 * ENOUGH):
+        assert use(Node(jnp.full(2, 1.0 + i)), Node(jnp.full(2, 0.5))) == 2 * i + 3
+    node = Node(jnp.full(2, 2.0))
+    with computations() as counts:
+        assert use(node, node) == 20
+    assert counts == {"total": 1, "energy": 1}
+
+
+def test_a_cached_function_of_a_batch_of_new_objects() -> None:
+    class Node(flax.struct.PyTreeNode):
+        a: Any
+
+    @cachax.cache
+    def total(node: Node) -> Any:
+        computing("total")
+        return jnp.sum(node.a)
+
+    use = cachax.jit(cachax.vmap(lambda node: total(node) + 1))
+    for i in range(2 * ENOUGH):
+        node = Node(jnp.full((2, 2), float(i)))
+        with computations() as counts:
+            assert use(node).tolist() == use(node).tolist() == [2 * i + 1] * 2
+        assert counts == {"total": 1}
+
+
+def test_known_values_between_new_ones() -> None:
+    """A value that is known is not a reason to compute new ones outside again."""
+    use, traces = cachax.jit(lambda p: p.double + 1), []
+    old = point(0)
+    for i in range(4 * ENOUGH):
+        with compilations() as compiled:
+            assert use(point(i)) == 2 * i + 1
+            assert use(old) == 1
+        traces.append(len(compiled))
+    assert not any(traces[2 * ENOUGH :])

@@ -1294,6 +1294,6 @@ def test_static_values_do_not_need_a_program_for_each_object() -> None:
     use = cachax.jit(lambda o: jnp.zeros(o.n) + o.x[0])
     use(Counted(jnp.ones(2)))
     with compilations() as compiled:
-        for n in range(10):
+        for n in range(30):
             use(Counted(jnp.ones(2) * n))
-    assert len(compiled) <= 1
+    assert len(compiled) <= 2  # of the multiplication, and one to compute inside

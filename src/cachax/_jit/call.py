@@ -333,7 +333,7 @@ class Function:
             return None
         known: dict[Ask, None] = {}
         new: dict[int, None] = {}
-        computed: set[Any] = set()
+        computed: dict[Any, int] = {}
         for need in needs:
             slot, key = need.ask
             if need.owner is not None or need.numbers:
@@ -356,10 +356,10 @@ class Function:
                     known[slot, inner] = None
             if need.inner is None:  # it may read any value of the objects inside
                 known |= dict.fromkeys(_known_inside(entry, objects, slot))
-            its_arrays = tuple(map(id, arrays))
-            if (key, its_arrays) in computed:  # for two objects: inside, they are two
-                return None
-            computed.add((key, its_arrays))
+            for each, places in need.reads:
+                same = (each, *(id(leaves[i]) for i in places))
+                if computed.setdefault(same, slot) != slot:
+                    return None  # one object in two places: inside, it is two
         return (known, [*new]) if new else None
 
     def _call_computing_inside(

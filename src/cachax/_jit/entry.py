@@ -83,6 +83,11 @@ class Need:
         self.read_bits = reader.function([f"bits({x})" for x in leaves])
         self.bits = self.read_bits(args, kwargs)
 
+    @property
+    def reads(self) -> list[tuple[Any, tuple[int, ...]]]:
+        """Its key, those of the values that its body reads, and their positions."""
+        return [(self.key, self.positions), *(self.inner or ())]
+
     def find(self, args: Any, kwargs: Any, static_numpy: bool) -> Packed | None:
         """The value for these arguments, if it is known."""
         if self.owner is not None:
@@ -519,14 +524,16 @@ class Entry:
         conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
         if has_processes():
             conditions.append(f"are_global({joined(leaves)}) is {self.is_global}")
-        arrays_of: dict[Any, list[str]] = {}
+        arrays_of: dict[Any, dict[Any, str]] = {}
         for need in plan.needs:
             if not {*need.positions}.isdisjoint(self.new_leaves):
-                ids = [f"id({reader.leaf(i)})" for i in need.positions]
-                arrays_of.setdefault(need.key, []).append(joined(ids))
+                for key, places in need.reads:
+                    ids = [f"id({reader.leaf(i)})" for i in places]
+                    arrays_of.setdefault(key, {})[need.ask[0]] = joined(ids)
         for each in arrays_of.values():  # inside, one object in two places is two
             if len(each) > 1:
-                conditions.append(f"len({{{', '.join(each)}}}) == {len(each)}")
+                codes = ", ".join(each.values())
+                conditions.append(f"len({{{codes}}}) == {len(each)}")
         is_new = " and ".join(conditions)
         names = {"here": trace_context, "concrete": CONCRETE, "are_global": are_global}
         self.is_new = reader.function(is_new, **names)

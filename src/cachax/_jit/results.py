@@ -16,6 +16,7 @@ from jax.tree_util import tree_flatten
 from .._compat import CONCRETE, Tracer, trace_context
 from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
+from .._core.function import CachedFunction
 from .._core.inputs import inputs_of
 from .._core.levels import traces_in
 from .._core.memo import memo_of
@@ -52,6 +53,8 @@ class Brought:
     """Whether the user put it there: it belongs to the object."""
     is_shared: bool = True
     """Whether all objects have the same one, and not each its own dictionary."""
+    holders: tuple[int, ...] = ()
+    """If it used no array of an argument: those of its object, likewise."""
     uses: Any = None
     numbers: Any = None
     """What it used, and the Python numbers of its object."""
@@ -69,6 +72,13 @@ class Brought:
         packed = replace(self.packed, arrays=tuple(arrays))
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
         return record
+
+    def put(self, holders: Any, arrays: Any) -> None:
+        """Keep a value that used no array."""
+        template = self.packed.template(arrays, self.is_shared)
+        index.put(
+            self.key, (), self.statics, template, self.uses, self.numbers, holders
+        )
 
     def supply(self, out: Any, arrays: Any) -> None:
         """Put it on the object in the result."""
@@ -109,12 +119,15 @@ class About(int):
             reader = given if each.is_argument else returned
             used = joined([*map(reader.array, each.positions)])
             name = f"brought_{number}"
-            names[name] = each.supply if each.is_supplied else each.record
-            code[each.is_argument].append(
-                f"{name}(out, {its})"
-                if each.is_supplied
-                else f"put_later({used}, {name}, {its})"
-            )
+            if each.is_supplied:
+                names[name], its_code = each.supply, f"{name}(out, {its})"
+            elif each.holders:
+                holders = joined([*map(reader.leaf, each.holders)])
+                names[name], its_code = each.put, f"{name}({holders}, {its})"
+            else:
+                its_code = f"put_later({used}, {name}, {its})"
+                names[name] = each.record
+            code[each.is_argument].append(its_code)
         follow = [
             f"hasattr({given.array(i)}, '_cachax') and "
             f"follow({given.array(i)}, {returned.array(j)})"
@@ -186,15 +199,16 @@ def _of_objects(
     for number, obj in enumerate(objects):
         for key, inputs, uses, value in _values_of(obj, table):
             used = [inputs.arrays[i] for i in uses.positions]
+            holders = () if used or not is_argument else inputs.arrays
             packed = template = None
-            if used and all(id(x) in places for x in used):
+            if (used or holders) and all(id(x) in places for x in used):
                 hides = has_hidden_arrays(value)
                 template = None if hides else template_of(value, used)
             if template is not None and _comes_out_the_same(template):
                 shaped = (template.leaves, template.structure)
                 packed = pack(value, key.of(obj), template=shaped)
             if template is None or packed is None or not uses.is_shareable(inputs):
-                if is_argument and used:
+                if is_argument:
                     raise CannotComeOutError
             else:
                 positions = tuple(places[id(x)] for x in used)
@@ -207,6 +221,7 @@ def _of_objects(
                     number,
                     key.of(obj),
                     is_shared=template.whole is not None,
+                    holders=tuple(places[id(x)] for x in holders if id(x) in places),
                     uses=uses,
                     numbers=inputs.by_position,
                 )
@@ -266,6 +281,8 @@ def _belongs(key: Computed, names: Sequence[str], obj: Any) -> bool:
     source: Any = key
     while hasattr(source, "source"):  # of a batch, of a method
         source = source.source
+    if isinstance(source, CachedFunction):
+        return True
     return any(getattr(type(obj), name, None) is source for name in names)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._compat import current_trace
 from .._core.computed import MISSING, Computed
 from .._core.fields import instance_dict
 from .._core.levels import traces_in
@@ -100,8 +101,8 @@ class Reads:
         def evaluate(key: Computed, obj: Any, inputs: Any) -> Any:
             if self._is_one_of_a_batch(key):
                 return original(key, obj, inputs)
-            if is_tracing_a_body() and traces_in(obj):
-                return original(key, obj, inputs)
+            if is_tracing_a_body() and current_trace() in traces_in(obj):
+                return original(key, obj, inputs)  # an object of that trace
             where = (
                 self._journal.read_at.get(key) if self._doing.gathers else where_now()
             )
