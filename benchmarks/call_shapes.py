@@ -588,6 +588,88 @@ def _() -> tuple[Call, Call]:
     )
 
 
+@shape("objects of two shapes in turn")
+def _() -> tuple[Call, Call]:
+    arrays = ONES, jnp.ones(7)
+    mine = itertools.cycle([Cached(x, x) for x in arrays])
+    theirs = itertools.cycle([(Bare(x, x), slow(x)) for x in arrays])
+    ours, by_hand = cachax.jit(lambda o: o.y @ o.y * o.total), jax.jit(by_hand_squares)
+    return lambda: ours(next(mine)), lambda: by_hand(*next(theirs))
+
+
+def by_hand_squares(o: Any, t: Any) -> Any:
+    return o.y @ o.y * t
+
+
+@shape("objects of two classes in turn")
+def _() -> tuple[Call, Call]:
+    mine = itertools.cycle([Cached(ONES, ONES), CachedOne(ONES)])
+    theirs = itertools.cycle([Bare(ONES, ONES), One(ONES)])
+    ours, by_hand = cachax.jit(lambda o: o.x * o.total), jax.jit(lambda o, t: o.x * t)
+    return lambda: ours(next(mine)), lambda: by_hand(next(theirs), TOTAL)
+
+
+@shape("a static flag, True and False in turn")
+def _() -> tuple[Call, Call]:
+    bare, cached = Bare(ONES, ONES), Cached(ONES, ONES)
+    mine, theirs = itertools.cycle([True, False]), itertools.cycle([True, False])
+    ours = cachax.jit(
+        lambda o, train: o.x * o.total if train else o.total,
+        static_argnames="train",
+    )
+    by_hand = jax.jit(
+        lambda o, t, train: o.x * t if train else t, static_argnames="train"
+    )
+    return (
+        lambda: ours(cached, train=next(mine)),
+        lambda: by_hand(bare, TOTAL, train=next(theirs)),
+    )
+
+
+@shape("an object with numpy arrays")
+def _() -> tuple[Call, Call]:
+    array = np.ones(4, "f")
+    bare, cached = Bare(array, array), Cached(array, array)
+    ours, by_hand = cachax.jit(lambda o: o.x * o.total), jax.jit(lambda o, t: o.x * t)
+    return lambda: ours(cached), lambda: by_hand(bare, TOTAL)
+
+
+@shape("a value that was preset")
+def _() -> tuple[Call, Call]:
+    class Known(Bare):
+        @cachax.cached_property
+        def total(self) -> jax.Array:
+            return slow(self.x)
+
+    bare, known = Bare(ONES, ONES), cachax.preset(Known(ONES, ONES), total=TOTAL)
+    ours, by_hand = cachax.jit(lambda o: o.x * o.total), jax.jit(lambda o, t: o.x * t)
+    return lambda: ours(known), lambda: by_hand(bare, TOTAL)
+
+
+@shape("a value of an object that is a value")
+def _() -> tuple[Call, Call]:
+    class Outer(Bare):
+        @cachax.cached_property
+        def inside(self) -> Cached:
+            return Cached(self.x + 0, self.y)
+
+    bare, outer = Bare(ONES, ONES), Outer(ONES, ONES)
+    ours = cachax.jit(lambda o: o.x * o.inside.total)
+    by_hand = jax.jit(lambda o, t: o.x * t)
+    return lambda: ours(outer), lambda: by_hand(bare, TOTAL)
+
+
+@shape("grad of a jitted function, from outside")
+def _() -> tuple[Call, Call]:
+    bare, cached = Bare(ONES, ONES), Cached(ONES, ONES)
+    ours = cachax.jit(lambda x, o: jnp.sum(x * o.total))
+    by_hand = jax.jit(lambda x, o, t: jnp.sum(x * t))
+    return (
+        lambda: jax.grad(ours)(ONES, cached),
+        lambda: jax.grad(by_hand)(ONES, bare, TOTAL),
+    )
+
+
 # How functions are made
 
 
@@ -843,6 +925,53 @@ def _() -> tuple[Call, Call]:
     ours, by_hand = cachax.jit(step), jax.jit(by_hand_step)
     total = jnp.sum(ONES)
     return loop(ours, Fitted(ONES, ONES)), loop(by_hand, State(ONES, ONES), total)
+
+
+@shape("a loop whose objects in objects are new in every step", NEW)
+def _() -> tuple[Call, Call]:
+    class Inside(One):
+        @cachax.cached_property
+        def squares(self) -> jax.Array:
+            return self.x**2
+
+    class Outside(Box):
+        @cachax.cached_property
+        def total(self) -> jax.Array:
+            return jnp.sum(self.inside.squares)
+
+    def step(box: Any) -> Any:
+        return box.replace(inside=Inside(box.inside.x - 1e-6 * box.total))
+
+    def by_hand_step(box: Any) -> Any:
+        x = box.inside.x
+        return box.replace(inside=One(x - 1e-6 * jnp.sum(x**2)))
+
+    ours, by_hand = cachax.jit(step), jax.jit(by_hand_step)
+    return loop(ours, Outside(Inside(ONES))), loop(by_hand, Box(One(ONES)))
+
+
+@shape("a loop with a size, and a number beside a state that is new", NEW)
+def _() -> tuple[Call, Call]:
+    class Sized(State):
+        @cachax.cached_property
+        def total(self) -> jax.Array:
+            return jnp.sum(self.data)
+
+        @cachax.cached_property
+        def size(self) -> int:
+            return len(self.data)
+
+    def step(rate: float, s: Any) -> Any:
+        return s.replace(data=s.data - rate * s.total / s.size)
+
+    def by_hand_step(rate: float, s: Any) -> Any:
+        return s.replace(data=s.data - rate * jnp.sum(s.data) / len(s.data))
+
+    ours, by_hand = cachax.jit(step), jax.jit(by_hand_step)
+    return (
+        loop(functools.partial(ours, 1e-6), Sized(ONES, ONES)),
+        loop(functools.partial(by_hand, 1e-6), State(ONES, ONES)),
+    )
 
 
 def cases(quick: bool) -> Iterator[Case]:
