@@ -275,3 +275,32 @@ def test_a_decorator_that_differentiates_by_number(argnums: Any) -> None:
     for _ in range(2):
         for one, other in zip(expected, jax.tree.leaves(lifted(w, v)), strict=True):
             assert one.tolist() == other.tolist()
+
+
+def test_modules_that_are_new_in_every_step() -> None:
+    """With a function among their leaves, under `equinox.filter_jit`."""
+
+    class Layer(eqx.Module):
+        w: Any
+        act: Any
+        scale: float = 2.0
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return jnp.sum(self.act(self.w)) * self.scale
+
+    def step(layer: Layer) -> Layer:
+        return eqx.tree_at(lambda x: x.w, layer, layer.w - 0.01 * layer.total)
+
+    ours, plain = cachax.lift(eqx.filter_jit)(step), eqx.filter_jit(step)
+    for acts in ([jnp.sin], [jnp.sin, jnp.tanh]):
+        layer = expected = Layer(jnp.ones(3), acts[0])
+        with computations() as counts:
+            for i in range(20):
+                act = acts[i % len(acts)]
+                layer = ours(Layer(layer.w, act))
+        assert counts == {"total": 20}
+        for i in range(20):
+            expected = plain(Layer(expected.w, acts[i % len(acts)]))
+        np.testing.assert_allclose(layer.w, expected.w, rtol=1e-5)

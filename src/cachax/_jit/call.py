@@ -336,7 +336,7 @@ class Function:
         computed: dict[Any, int] = {}
         for need in needs:
             slot, key = need.ask
-            if need.owner is not None or need.numbers:
+            if need.owner is not None:
                 return None
             if _is_known(key, need.positions, leaves):
                 known[need.ask] = None
