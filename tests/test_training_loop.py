@@ -7,6 +7,7 @@ cache: the numbers, and the attributes of the arrays (device, sharding, ...).
 import dataclasses
 import functools
 import gc
+import pickle
 import threading
 import weakref
 from collections.abc import Callable
@@ -1278,3 +1279,33 @@ def test_a_value_that_is_reused_and_one_that_is_new(
         assert state.gradient.shape == (2,)
         ours(state.replace(w=state.w + 0))
     assert counts == {"gradient": 2}
+
+
+@pytest.mark.parametrize("first", ["typed", "raw"])
+def test_random_keys_and_their_data_in_the_same_place(first: str) -> None:
+    class Noisy(struct.PyTreeNode):
+        key: Any
+        x: jax.Array
+
+        @cachax.cached_property
+        def noise(self) -> Any:
+            computing("noise")
+            return jax.random.normal(self.key, (2,))
+
+    keys = [jax.random.key(1), jax.random.PRNGKey(1)]
+    step = cachax.jit(lambda s: s.replace(x=s.x + s.noise))
+    for key in keys if first == "typed" else keys[::-1]:
+        before = pickle.dumps(key)
+        state = Noisy(key, jnp.zeros(2))
+        with computations() as counts:
+            for _ in range(STEPS):
+                state = step(state)
+        assert counts == {"noise": 1}
+        np.testing.assert_allclose(state.x, STEPS * state.noise, rtol=1e-5)
+        assert pickle.dumps(key) == before
+    for i in range(12):  # new ones
+        for key in (jax.random.key(i), jax.random.PRNGKey(i)):
+            before = pickle.dumps(key)
+            state = Noisy(key, jnp.zeros(2))
+            np.testing.assert_allclose(step(state).x, state.noise, rtol=1e-5)
+            assert pickle.dumps(key) == before

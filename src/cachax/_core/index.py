@@ -242,15 +242,16 @@ def put_later(
     parts: Any,
 ) -> None:
     """The same for a value that may never be looked for: its record is made by
-    `make(contents, parts)` then. The arrays are given by `base_of`. This is done in
-    every call with new arrays. With an array of numpy's among them, nothing is done."""
+    `make(contents, parts)` then. This is done in every call with new arrays. With an
+    array of numpy's among them, nothing is done."""
     contents: list[Contents] = []
     for array in arrays:
         found = getattr(array, ATTRIBUTE, None)
         if found is None:
             if not isinstance(array, jax.Array):  # but numpy's
                 return
-            found = vars(array).setdefault(ATTRIBUTE, Contents())
+            fields = getattr(array, "_base_array", array).__dict__  # see `base_of`
+            found = fields.setdefault(ATTRIBUTE, Contents())
         contents.append(found)
     refs = [*map(weakref.ref, contents)] if len(contents) > 1 else ()
     later = [make, parts, refs]

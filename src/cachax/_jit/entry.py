@@ -76,7 +76,8 @@ class Need:
             self.owner = entry.reading_object(ask[0], tree)
             return
         reader = entry.reader(tree)
-        arrays = map(reader.array, value.positions)
+        found = jax.tree.leaves(tree)
+        arrays = [reader.array(i, found) for i in value.positions]
         self.contents = reader.function([f"{x}._cachax" for x in arrays])
         self.read_holders = reader.function([*map(reader.leaf, value.holders)])
         leaves = map(reader.leaf, value.numbers)
@@ -372,7 +373,7 @@ class Entry:
         plan.program = None if may_have_more else program
         self._complete(plan, self.plan, answers, tree, args, kwargs)
         self.plan = plan
-        self._set_find()
+        self._set_find(tree)
         return plan
 
     def _complete(
@@ -462,12 +463,12 @@ class Entry:
         if not plan.has_key:
             return
         reader = self.reader(tree)
-        contents = [f"{reader.array(i)}._cachax" for i in plan.positions]
+        leaves = jax.tree.leaves(tree)
+        contents = [f"{reader.array(i, leaves)}._cachax" for i in plan.positions]
         owners = [*enumerate(plan.owners)]
         contents += [f"contents_of(owner_{n}(args, kwargs))" for n, _ in owners]
         plan.names = {f"owner_{n}": self.reading_object(x, tree) for n, x in owners}
         parts = [f"{each}.serial" for each in contents]
-        leaves = jax.tree.leaves(tree)
         more = [_bits_code(reader.leaf(i), leaves[i]) for i in plan.numbers]
         more += [x if x[0] == "*" else f"id({x})" for x in plan.fields]
         more += ["*signature(args, kwargs)"] if self.by_signature else []
@@ -507,19 +508,20 @@ class Entry:
         self._complete(inside, self.inside_plan, answers, tree, args, kwargs, new)
         inside.keep(args, kwargs, values)
         self.inside_plan, self.new_leaves = inside, new
-        self._set_find()
+        self._set_find(tree)
         ready = inside.ready.get(inside.key(args, kwargs))
         if ready is not None:
             ready.call = self._one_thread(program)
 
-    def _set_find(self) -> None:
+    def _set_find(self, tree: Any) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
         plan, inside, reader = self.plan, self.inside_plan, self._reader
         if not self.new_leaves or reader is None:
             self.find = plan.find
             return
         leaves = [*map(reader.leaf, self.new_leaves)]
-        arrays = map(reader.array, self.new_leaves)
+        found = jax.tree.leaves(tree)
+        arrays = [reader.array(i, found) for i in self.new_leaves]
         conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
         conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
         if has_processes():

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._compat import base_of
 from .._core.fields import is_opaque, slot_value, slots_of
 from .._core.inputs import NUMBERS, in_order, is_array, is_whole, take_apart
 from .._core.memo import may_have_values, memo_of
@@ -141,8 +142,8 @@ class Reader:
         self.names = names
         self._parameters = parameters
         self._paths = _Paths(tree, layout)
-        self._keys = {i for i, x in enumerate(jax.tree.leaves(tree)) if _is_key(x)}
         names |= {"get": object.__getattribute__, "slot_value": slot_value}
+        names["base_of"] = base_of
         self._leaves, self._objects = self.constant(leaves), self.constant(objects)
         for name in (self._leaves, self._objects):
             names[f"call_{name}"] = f"{name}({', '.join(parameters)})"
@@ -151,10 +152,11 @@ class Reader:
         """The expression for a leaf."""
         return self._part(self._paths.leaves, self._leaves, number)
 
-    def array(self, number: int) -> str:
-        """The expression for the array that has the contents of a leaf."""
+    def array(self, number: int, leaves: Sequence[Any]) -> str:
+        """The expression for the array that has the contents of a leaf, given leaves of
+        this dtype: random keys or their data may be in the same place."""
         leaf = self.leaf(number)
-        return f"{leaf}._base_array" if number in self._keys else leaf
+        return f"base_of({leaf})" if _is_key(leaves[number]) else leaf
 
     def object(self, number: int) -> str:
         return self._part(self._paths.objects, self._objects, number)

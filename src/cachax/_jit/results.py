@@ -110,6 +110,7 @@ class About(int):
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
         returned = Reader(out, None, ("out",), given.names)
+        its_leaves, out_leaves = jax.tree.leaves(tree), jax.tree.leaves(out)
         names: dict[str, Any] = {"put_later": index.put_later}
         code: dict[bool, list[str]] = {True: [], False: []}
         start = 0
@@ -117,7 +118,7 @@ class About(int):
             end = start + each.packed.form.holes
             its, start = f"arrays[{start}:{end}]", end
             reader = given if each.is_argument else returned
-            used = joined([*map(reader.array, each.positions)])
+            used = joined([*map(reader.leaf, each.positions)])
             name = f"brought_{number}"
             if each.is_supplied:
                 names[name], its_code = each.supply, f"{name}(out, {its})"
@@ -129,8 +130,8 @@ class About(int):
                 names[name] = each.record
             code[each.is_argument].append(its_code)
         follow = [
-            f"hasattr({given.array(i)}, '_cachax') and "
-            f"follow({given.array(i)}, {returned.array(j)})"
+            f"hasattr({given.array(i, its_leaves)}, '_cachax') and follow("
+            f"{given.array(i, its_leaves)}, {returned.array(j, out_leaves)})"
             for i, j in self.follows
         ]
         # What follows an argument may be known only now.
