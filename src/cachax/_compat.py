@@ -155,9 +155,13 @@ def is_ref(x: object) -> bool:
     return issubclass(type(x), _REFS)  # not isinstance, which runs code of theirs
 
 
+BASE = "_base_array"
+"""Of random keys: the array that they are around."""
+
+
 def base_of(array: Any) -> Any:
-    """The array that has the contents of this one: random keys are around one."""
-    return getattr(array, "_base_array", array)
+    """The array that has the contents of this one: of random keys, the one inside."""
+    return getattr(array, BASE, array)
 
 
 def share_memory(array: Any, other: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from .._compat import base_of
+from .._compat import BASE, base_of
 from .values import Template
 
 Key = Any
@@ -250,7 +250,7 @@ def put_later(
         if found is None:
             if not isinstance(array, jax.Array):  # but numpy's
                 return
-            fields = getattr(array, "_base_array", array).__dict__  # see `base_of`
+            fields = getattr(array, BASE, array).__dict__  # `base_of`, without the call
             found = fields.setdefault(ATTRIBUTE, Contents())
         contents.append(found)
     refs = [*map(weakref.ref, contents)] if len(contents) > 1 else ()
