@@ -1,9 +1,13 @@
 """Programs that can't work on several processes, each with one mistake."""
 
 import dataclasses
+import io
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from typing import Any, TextIO
 
 import jax
@@ -48,20 +52,39 @@ def watched(log: TextIO) -> Iterator[Any]:
     world = World(is_cached=True)
     yield from recorded(world)
     s, t = world.state(), world.state()
-    with cachax.agree(every=0.1, timeout=1.0):
-        if world.rank == 1:
-            time.sleep(3)  # process 0 waits for the other, inside a program
+    client, heard = coordination_client(), f"heard/{world.rank}"
+    told = _Heard("Nothing has happened", lambda: client.key_value_set(heard, ""))
+    with redirect_stderr(told), cachax.agree(every=0.1, timeout=1.0):
+        if world.rank == 1:  # process 0 waits for it, inside a program
+            for rank in range(2):
+                client.blocking_key_value_get(f"heard/{rank}", 60_000)
         yield "stalled", float(s.mean)
-    raised = "nothing"
+    raised, found = "nothing", threading.Event()
+    told = _Heard("process 0: compute", found.set)
     try:
-        with cachax.agree(every=0.1):
+        with redirect_stderr(told), cachax.agree(every=0.1):
             # Messages of the same size: these numbers are wrong, and nothing says so.
             yield "mixed up", float(t.mean if world.rank == 0 else t.total)
-            time.sleep(1)
+            found.wait(60)
             jax.block_until_ready(s.total)
     except cachax.DisagreementError as error:
         raised = str(error)
     yield "raised", raised
+
+
+class _Heard(io.TextIOBase):
+    """Writes to `stderr`, and calls a function when these words were written."""
+
+    def __init__(self, words: str, tell: Callable[[], object]) -> None:
+        self._words = words
+        self._tell = tell
+        self._stderr = sys.stderr
+
+    def write(self, text: str) -> int:
+        count = self._stderr.write(text)
+        if self._words in text:
+            self._tell()
+        return count
 
 
 def recorded(world: World) -> Iterator[Any]:
