@@ -271,6 +271,14 @@ CALLS: dict[str, Callable[[], list[Callable[[], Any]]]] = {
         cachax.jit(lambda o: o.total * o.size),
         *[Sized(ONES, ONES + i) for i in range(40)],
     ),
+    "dictionaries with other keys": lambda: [
+        functools.partial(fun, OBJECT, batch)
+        for fun in [cachax.jit(lambda o, batch: o.total * batch["x"])]
+        for batch in ({"x": ONES}, {"x": ONES, "y": ONES})
+    ],
+    "dictionaries with other keys, and no object": lambda: calls(
+        cachax.jit(lambda batch: 2 * batch["x"]), {"x": ONES}, {"x": ONES, "y": ONES}
+    ),
 }
 
 
@@ -287,6 +295,18 @@ def test_calls_that_are_unlike_the_last_one(what: str) -> None:
     counts = counted(lambda: next(in_turn)())
     assert counts["functions"] <= 20
     assert counts["instructions"] <= 420
+
+
+def test_known_objects_that_were_never_together() -> None:
+    """Each of the two values is looked up."""
+    fun = cachax.jit(lambda o, p: o.total + p.total)
+    objects = [Cached(ONES + i, ONES) for i in range(8)]
+    pairs = iter(itertools.permutations(objects, 2))
+    for _ in range(12):
+        fun(*next(pairs))
+    counts = counted(lambda: fun(*next(pairs)))
+    assert counts["functions"] <= 30
+    assert counts["instructions"] <= 650
 
 
 def test_derivatives_and_maps_from_outside() -> None:

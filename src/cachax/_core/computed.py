@@ -1,7 +1,7 @@
 """A value with a body: found, or computed once, at the level of its object."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -280,7 +280,7 @@ class Computed(Key):
                 memo.indexed[self] = record
         return record
 
-    def _candidates(self, inputs: Inputs, uses: Uses) -> list[index.Record]:
+    def _candidates(self, inputs: Inputs, uses: Uses) -> Sequence[index.Record]:
         arrays = uses.arrays(inputs)
         if arrays:
             return index.candidates(self, index.known(arrays))

@@ -12,6 +12,7 @@ found never depends on what the garbage collector did.
 """
 
 import itertools
+import operator
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -37,6 +38,7 @@ _MANY_LATER = 8
 """Records that are not made yet, of one array."""
 
 _serials = itertools.count()
+_serial = operator.attrgetter("serial")
 
 
 class Contents:
@@ -156,7 +158,7 @@ class Changes:
 
 
 def _place(key: Key, contents: Sequence[Contents]) -> tuple[tuple[int, ...], Any]:
-    serials = tuple([x.serial for x in contents])
+    serials = tuple(map(_serial, contents))
     return serials, (getattr(key, "source", key), serials)
 
 
@@ -168,15 +170,17 @@ def known(arrays: Iterable[Any]) -> tuple[Contents, ...] | None:
         return None
 
 
-def candidates(key: Key, contents: tuple[Contents, ...] | None) -> list[Record]:
+def candidates(key: Key, contents: tuple[Contents, ...] | None) -> Sequence[Record]:
     """All records for these contents, whatever their static parts."""
     if not contents:
-        return []
+        return ()
     records = contents[0].records.get(_place(key, contents)[1], ())
+    if len(records) == 1 and records[0].key is key:  # as most are
+        return records
     return [record for record in records if record.key == key]
 
 
-def held_by(arrays: Iterable[Any], key: Key) -> list[Record]:
+def held_by(arrays: Iterable[Any], key: Key) -> Sequence[Record]:
     """Records of values that used no array, for objects with one of these. (Not for all
     objects with equal static parts: what is found would depend on which of the others
     are still there.)"""

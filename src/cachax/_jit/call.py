@@ -16,7 +16,7 @@ the result (`results.py`).
 import functools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import jax
@@ -88,6 +88,9 @@ class Function:
             transform(lambda: None), "lower"
         )
         self._entries: dict[Any, Entry] = Recent()
+        self._without_objects: dict[Any, Entry] = {}
+        """For calls without objects, whatever their structure, by the number of
+        arguments."""
         self.expected: Entry | None = None
         """The entry of the last call, if the next one is likely to have the same."""
         self._is_mixed = False
@@ -104,16 +107,31 @@ class Function:
     def forget(self) -> None:
         """Start again, as if it had not been called."""
         self._entries.clear()
+        self._without_objects.clear()
         self._likely.clear()
         self.expected = None
 
     def find(self, args: Any, kwargs: Any) -> tuple[Entry | None, Any]:
-        """What is ready for a call that is unlike the last one, with its entry."""
+        """What a call takes that is unlike the last one, with its entry; None if its
+        values are not known."""
         try:
             entry: Any = self._likely[self._look(args, kwargs)]
-            return entry, entry.find(args, kwargs)
-        except Exception:  # nothing is
+            if entry is None:
+                entry = self._entries[self._key(args, kwargs)[0]]
+            if entry is not self.expected:
+                with suppress(KeyError, AttributeError, IndexError):
+                    return entry, entry.find(args, kwargs)
+            return entry, None if entry.mistaken else entry.plan.known(args, kwargs)
+        except Exception:  # it can't be read as the last one was
             return None, None
+
+    def _key(self, args: Any, kwargs: Any) -> tuple[Any, Any, list[Any]]:
+        """What the entry of a call is found by; the arguments, and their leaves."""
+        tree, statics = self.options.static.take_out(args, kwargs)
+        leaves, structure = tree_flatten(tree)
+        if self.transform is not jax.jit:  # it may take numbers for static
+            statics += tuple(bits_of(x) for x in leaves if type(x) in NUMBERS)
+        return (structure, statics, are_global(leaves)), tree, leaves
 
     def _look(self, args: Any, kwargs: Any) -> Any:
         look = (*map(type, args),)
@@ -128,11 +146,7 @@ class Function:
         if jit_is_disabled() or not is_supported:
             return plain(*args, **kwargs)
         try:
-            tree, statics = self.options.static.take_out(args, kwargs)
-            leaves, structure = tree_flatten(tree)
-            if self.transform is not jax.jit:  # it may take numbers for static
-                statics += tuple(bits_of(x) for x in leaves if type(x) in NUMBERS)
-            key = (structure, statics, are_global(leaves))
+            key, tree, leaves = self._key(args, kwargs)
             entry = self._entry(key, tree, self._look(args, kwargs))
         except Exception:  # can't be flattened, compared, or hashed: JAX says best why
             return plain(*args, **kwargs)
@@ -164,7 +178,11 @@ class Function:
     def _entry(self, key: Any, tree: Any, look: Any) -> Entry:
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = Entry(self.options, tree)
+            entry = Entry(self.options, tree)
+            if entry.layout is None:  # JAX tells structures apart as fast
+                kind = (len(tree[0]), entry.is_global)
+                entry = self._without_objects.setdefault(kind, entry)
+            self._entries[key] = entry
         if _was_mistaken(self.expected, entry):
             self._is_mixed = True
         likely = self._likely.get(look, entry)

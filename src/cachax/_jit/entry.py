@@ -101,8 +101,10 @@ class Need:
             records = index.held_by(self.read_holders(args, kwargs), self.key)
         else:
             records = index.candidates(self.key, self.contents(args, kwargs))
-        record = next((x for x in records if x.statics == self.statics), None)
-        if record is None:
+        for record in records:
+            if record.statics == self.statics:
+                break
+        else:
             return None
         if record.packed is None:
             whole = record.template.whole
@@ -231,6 +233,18 @@ class Plan:
             return None
         return values
 
+    def known(self, args: Any, kwargs: Any) -> Ready | None:
+        """What a call takes that is the first one with these arrays, if its values are
+        known. (The second one has them ready for all others.)"""
+        key = self.key(args, kwargs)
+        if key is None or self.by_object or not self.positions or key in self._seen:
+            return None
+        values = self.look_up(args, kwargs)
+        if values is None:
+            return None
+        self._seen[key] = True
+        return Ready(self.program, values, ())
+
     def keep(self, args: Any, kwargs: Any, values: Any) -> None:
         """Have the values for these arrays ready, as long as the arrays are there. Only
         if they are used twice: otherwise, many would be kept that are not used."""
@@ -245,15 +259,14 @@ class Plan:
 
 
 class Entry:
-    """For one structure of arguments. `tree` is of that structure: the arguments, with
-    None for the static ones."""
+    """For one structure of arguments, or for all without objects. `tree` is of that
+    structure: the arguments, with None for the static ones."""
 
     def __init__(self, options: Options, tree: Any) -> None:
         self.options = options
         self.is_global = are_global(jax.tree.leaves(tree))
         """Whether it is for calls with global arrays. What a process does with its own
         arrays must make no difference to what it launches together with others."""
-        self.structure = jax.tree.structure(tree)
         self.layout = layout_of(tree)
         self.maps: list[Map | None] = []
         self.spans: list[slice] = []
@@ -294,7 +307,7 @@ class Entry:
     # How to read the arguments.
 
     def reader(self, tree: Any) -> Reader:
-        if self._reader is None:
+        if self._reader is None or self.layout is None:
             take_out, layout = self.options.static.take_out, self.layout
             names = {
                 "bits": _bits,

@@ -15,6 +15,7 @@ from .._core.computed import Table, tables
 from .._core.inputs import NUMBERS
 from .._core.levels import traces_in
 from .._core.memo import keys_of
+from .._core.slots import layout_of
 from .._errors import LiftError
 from .demand import Answers, Demand, NeedsConcreteNumpy, Retrace, objects_in
 from .entry import Entry
@@ -64,7 +65,6 @@ class Program:
         self.fun = fun
         self._static = options.static
         self._layout = entry.layout
-        self._structure = entry.structure
         self._transform = transform
 
         weakly = weakref.ref(self)  # a cycle would wait for the garbage collector
@@ -109,10 +109,9 @@ class Program:
             if is_mine and demand.was_traced:
                 raise LiftError(self._transform, "it runs the function twice.")
         if not is_mine or demand.was_traced:
-            structure: Any = jax.tree.structure(tree)
-            if self._layout is not None or structure != self._structure:
+            if self._layout is not None or layout_of(tree) is not None:
                 raise Unprepared
-            demand = Demand((), (), leaves, False)  # without objects, there is none
+            demand = Demand((), (), leaves, False)
         _check_the_same(demand, leaves, values, self._transform)
         table = Table(current_trace())
         try:
