@@ -747,3 +747,59 @@ def test_what_was_preset_before_stays() -> None:
     assert cachax.preset(inner, total=jnp.float32(7)).double == 10
     outer = cachax.preset(Preset(inner, jnp.ones(1)), total=jnp.float32(7))
     assert (outer.total, outer.x.double, outer.x.total) == (7, 10, 10)
+
+
+@jax.custom_vjp
+def straight(hard: Any, soft: Any) -> Any:
+    return hard
+
+
+straight.defvjp(lambda hard, soft: (hard, None), lambda _, g: (None, g))
+
+
+@jax.custom_jvp
+def straight_forward(hard: Any, soft: Any) -> Any:
+    return hard
+
+
+straight_forward.defjvp(lambda x, t: (x[0], t[1]))
+
+
+def straight_over(hard: Any, soft: Any) -> Any:
+    """The rule closes over what it uses."""
+    rule = jax.custom_jvp(lambda hard: hard)
+    rule.defjvp(lambda x, t: (*x, t[0] + soft))
+    return rule(hard)
+
+
+@pytest.mark.parametrize("rule", [straight, straight_forward, straight_over])
+@pytest.mark.parametrize("is_read_before", [False, True])
+def test_what_only_a_derivative_rule_uses(rule: Any, is_read_before: bool) -> None:
+    class Gate(struct.PyTreeNode):
+        x: Any
+        scale: Any
+
+        @cachax.cached_property
+        def choice(self) -> Any:
+            return rule(jnp.round(self.x), self.x * self.scale)
+
+    def loss(gate: Any, x: Any, scale: Any) -> Any:
+        return jnp.sum(gate.replace(x=x, scale=scale).choice)
+
+    gate = Gate(jnp.array([0.3, 1.4]), jnp.float32(0.7))
+    if is_read_before:
+        gate.choice  # noqa: B018
+    for numbers in (1, 2, (1, 2)):
+        expected = jax.grad(
+            lambda _, x, scale: jnp.sum(rule(jnp.round(x), x * scale)), numbers
+        )(gate, gate.x, gate.scale)
+        for derivative in (
+            jax.grad(loss, numbers),
+            jax.grad(cachax.jit(loss), numbers),
+            cachax.jit(jax.grad(loss, numbers)),
+        ):
+            found = derivative(gate, gate.x, gate.scale)
+            for one, other in zip(
+                jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
+            ):
+                assert one.tolist() == other.tolist()

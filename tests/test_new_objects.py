@@ -475,3 +475,93 @@ def test_known_values_between_new_ones() -> None:
             assert use(old) == 1
         traces.append(len(compiled))
     assert not any(traces[2 * ENOUGH :])
+
+
+class Kernel(flax.struct.PyTreeNode):
+    s: Any
+
+    @cachax.cached_property
+    def level(self) -> Any:
+        computing("level")
+        return jnp.sum(self.s)
+
+    @cachax.cached_method
+    def power(self, n: int) -> Any:
+        computing("power")
+        return jnp.sum(self.s) ** n
+
+
+@cachax.cache
+def seven_times(kernel: Kernel) -> Any:
+    computing("seven_times")
+    return 7 * jnp.sum(kernel.s)
+
+
+class Process(flax.struct.PyTreeNode):
+    kernel: Kernel
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def inner(self) -> Kernel:
+        computing("inner")
+        return Kernel(2 * self.x)
+
+    @cachax.cached_property
+    def of_a_property(self) -> Any:
+        return self.kernel.level + self.y
+
+    @cachax.cached_property
+    def of_a_method(self) -> Any:
+        return self.kernel.power(2) + self.y
+
+    @cachax.cached_property
+    def of_a_function(self) -> Any:
+        return seven_times(self.kernel) + self.y
+
+    @cachax.cached_property
+    def of_a_value(self) -> Any:
+        return self.inner.level + self.y
+
+    @cachax.cached_property
+    def double(self) -> Any:
+        return 2 * self.y
+
+
+USES_OF_INNER: dict[str, tuple[Any, Any]] = {
+    "a property": (lambda p: p.of_a_property, {"level": 1}),
+    "a method": (lambda p: p.of_a_method, {"power": 1}),
+    "a function": (lambda p: p.of_a_function, {"seven_times": 1}),
+    "a value": (lambda p: p.of_a_value, {"inner": 1, "level": 1}),
+    "a property, read by the function": (
+        lambda p: p.kernel.level + p.double,
+        {"level": 1},
+    ),
+    "a method, called by the function": (
+        lambda p: p.kernel.power(2) + p.double,
+        {"power": 1},
+    ),
+    "a function, called by the function": (
+        lambda p: seven_times(p.kernel) + p.double,
+        {"seven_times": 1},
+    ),
+    "a value, read by the function": (
+        lambda p: p.inner.level + p.double,
+        {"inner": 1, "level": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+@pytest.mark.parametrize("what", USES_OF_INNER)
+def test_what_does_not_depend_on_the_new_array(what: str, is_rebuilt: bool) -> None:
+    use, once = USES_OF_INNER[what]
+    process = Process(Kernel(jnp.arange(3.0)), jnp.arange(3.0), jnp.ones(3))
+    fun = cachax.jit(lambda p: use(p))
+    with computations() as counts:
+        for i in range(3 * ENOUGH):
+            process = process.replace(y=jnp.full(3, float(i)))
+            if is_rebuilt:
+                process = process.replace(kernel=Kernel(process.kernel.s))
+            fun(process)
+    assert counts == once

@@ -29,6 +29,7 @@ from .._compat import (
     is_ref,
     set_current_trace,
 )
+from .fields import walk
 
 Inputs = frozenset[int]
 """The numbers of the inputs that something depends on."""
@@ -119,20 +120,30 @@ class Dependence(TraceBase):  # type: ignore[misc]
             tracers, lambda x: parent.process_map(primitive, fun, x, params)
         )
 
-    # At the level of concrete values, a rule for derivatives makes no difference. The
-    # function runs at this level: it may close over tracers.
+    # At the level of concrete values, a rule for derivatives makes no difference. But a
+    # derivative may depend on what the rule uses. The function runs at this level: it
+    # may close over tracers.
 
     def process_custom_jvp_call(
         self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, **params: Any
     ) -> Any:
-        with set_current_trace(self):
-            return fun.call_wrapped(*tracers)
+        return self._run_with_rule(fun, tracers, jvp)
 
     def process_custom_vjp_call(
         self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: Any, /, **_: Any
     ) -> Any:
+        return self._run_with_rule(fun, tracers, fwd, bwd)
+
+    def _run_with_rule(self, fun: Any, tracers: Any, *rules: Any) -> Any:
         with set_current_trace(self):
-            return fun.call_wrapped(*tracers)
+            results = fun.call_wrapped(*tracers)
+        closed_over = walk([getattr(rule, "f", rule) for rule in rules])
+        inputs = self.inputs_of([*tracers, *closed_over])
+        if not inputs:
+            return results
+        return [
+            self.tracer(self.value(x), inputs | self.inputs_of([x])) for x in results
+        ]
 
     def process_shard_map(
         self, primitive: Any, fun: Any, tracers: Any, /, *rest: Any, **params: Any

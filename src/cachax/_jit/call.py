@@ -373,11 +373,14 @@ class Function:
                 if _is_known(inner, places, leaves):
                     known[slot, inner] = None
             if need.inner is None:  # it may read any value of the objects inside
-                known |= dict.fromkeys(_known_inside(entry, objects, slot))
+                found = _known_inside(entry, objects, leaves, slot)
+                known |= dict.fromkeys(found)
             for each, places in need.reads:
                 same = (each, *(id(leaves[i]) for i in places))
                 if computed.setdefault(same, slot) != slot:
                     return None  # one object in two places: inside, it is two
+        if any(_has_known_inside(key.peek(objects[i], None)) for i, key in known):
+            return None  # which a program that computes values does not take
         return (known, [*new]) if new else None
 
     def _call_computing_inside(
@@ -485,15 +488,29 @@ def _tracing(program: Program, demand: Demand) -> Iterator[None]:
         running.program, running.demand = outer
 
 
-def _known_inside(entry: Entry, objects: list[Any], slot: int) -> Iterator[Ask]:
+def _known_inside(
+    entry: Entry, objects: list[Any], leaves: list[Any], slot: int
+) -> Iterator[Ask]:
     """The values that are known for an object, and for those inside it."""
     span = entry.spans[slot]
     for other, obj in enumerate(objects):
         its = entry.spans[other]
         if span.start <= its.start and its.stop <= span.stop and obj is not None:
-            for key in keys_of(type(obj)).values():
-                if key.peek(obj, UNKNOWN) is not UNKNOWN:
-                    yield other, key
+            for key in _known_of(obj, leaves[its]):
+                yield other, key
+
+
+def _known_of(obj: Any, leaves: Sequence[Any]) -> list[Any]:
+    """The keys of all values that are known for an object with these leaves."""
+    arrays = [x for x in leaves if isinstance(x, jax.Array)]
+    keys = {record.key: None for x in arrays for record in index.records_of(x)}
+    keys |= dict.fromkeys([*keys_of(type(obj)).values(), *memo_of(obj).values])
+    return [key for key in keys if key.peek(obj, UNKNOWN) is not UNKNOWN]
+
+
+def _has_known_inside(value: Any) -> bool:
+    """Whether there are objects in a value for which values are known."""
+    return any(_known_of(x, jax.tree.leaves(x)) for x in objects_in(value))
 
 
 def _is_known(key: Any, places: Sequence[int], leaves: list[Any]) -> bool:
