@@ -565,3 +565,71 @@ def test_what_does_not_depend_on_the_new_array(what: str, is_rebuilt: bool) -> N
                 process = process.replace(kernel=Kernel(process.kernel.s))
             fun(process)
     assert counts == once
+
+
+class Scaled(flax.struct.PyTreeNode):
+    x: Any
+    scale: Any
+    shift: Any = 0
+
+    @cachax.cached_property
+    def scaled(self) -> Any:
+        computing("scaled")
+        return self.scale * self.x
+
+    @cachax.cached_property
+    def double(self) -> Any:
+        computing("double")
+        return 2 * self.x
+
+    @cachax.cached_property
+    def of_numbers(self) -> Any:
+        computing("of_numbers")
+        return 2 * self.scale
+
+    @cachax.cached_property
+    def both(self) -> Any:
+        computing("both")
+        return (self.scale + 1, self.x)
+
+
+def test_numbers_in_new_objects() -> None:
+    use = cachax.jit(lambda o: o.scaled + o.double)
+    for i in range(3 * ENOUGH):
+        obj = Scaled(jnp.float32(i), 0.5 * i, 3)
+        with computations() as counts, compilations() as compiled:
+            for one in (obj, obj, Scaled(obj.x, 0.5 * i, 3)):
+                assert use(one) == 0.5 * i * i + 2 * i
+                assert one.scaled == 0.5 * i * i
+        assert counts == {"scaled": 1, "double": 1}
+        if i > 2 * ENOUGH:
+            assert not compiled
+        with computations() as counts:
+            assert use(obj.replace(scale=-1.0)) == i
+            assert obj.replace(scale=-1.0).scaled == -i
+            assert obj.scaled == 0.5 * i * i
+        assert counts["scaled"] == 1
+
+
+@pytest.mark.parametrize("name", ["of_numbers", "both"])
+def test_values_that_are_numbers_in_new_objects(name: str) -> None:
+    use = cachax.jit(lambda o: getattr(o, name))
+    for i in range(3 * ENOUGH):
+        obj = Scaled(jnp.float32(i), 0.5 * i)
+        with computations() as counts:
+            result, value = use(obj), getattr(obj, name)
+        expected = Scaled.__dict__[name].func(Scaled(float(i), 0.5 * i))
+        assert jax.tree.leaves(result) == jax.tree.leaves(expected)
+        assert type(jax.tree.leaves(value)[0]) is float
+        assert counts == {name: 1}
+
+
+@pytest.mark.parametrize("last", [jax.lax.full((), 0.5), 2, True, np.float32(3)])
+def test_an_array_in_place_of_a_number_in_new_objects(last: Any) -> None:
+    use = cachax.jit(lambda o: o.scaled)
+    for i in range(3 * ENOUGH):
+        for scale in (0.5, last):
+            obj = Scaled(jnp.float32(i), scale)
+            with computations() as counts:
+                assert use(obj) == use(obj) == obj.scaled == float(scale) * i
+            assert counts == {"scaled": 1}

@@ -64,8 +64,11 @@ class Contents:
             later, self.later = self.later, ()
             for make, parts, refs in filter(None, map(_emptied, later)):
                 contents = [ref() for ref in refs] or [self]
-                if None not in contents:  # else one is about to be removed
-                    _add(make(contents, parts), contents)
+                if None in contents:  # one is about to be removed
+                    continue
+                record = make(contents, parts)
+                if record is not None:
+                    _add(record, contents)
         return self._records
 
     def remove(self, record: "Record") -> None:
@@ -242,7 +245,7 @@ def _add(record: Record, owners: Iterable[Contents]) -> None:
 
 def put_later(
     arrays: Sequence[Any],
-    make: Callable[[Sequence[Contents], Any], Record],
+    make: Callable[[Sequence[Contents], Any], Record | None],
     parts: Any,
 ) -> None:
     """The same for a value that may never be looked for: its record is made by

@@ -116,7 +116,15 @@ class Learned:
                 uses = self._table.get((numbers, inputs.given(numbers)))
                 if uses is not None:
                     return uses
-        return self._table.get(inputs.exactly)
+        uses = self._table.get(inputs.exactly)
+        if uses is None and inputs.numbers:
+            return self._table.get((None, inputs.given(())))
+        return uses
+
+    def put_for_all(self, inputs: Inputs, uses: Uses) -> None:
+        """The same for all Python numbers: the body was traced with them as arrays."""
+        self.keys_read.update(key for key, _ in uses.reads)
+        self._table[None, inputs.given(())] = uses
 
     def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read.update(key for key, _ in uses.reads)

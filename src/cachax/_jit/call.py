@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import jax
+import numpy as np
 from jax.tree_util import tree_flatten
 
 from .._compat import (
@@ -302,11 +303,13 @@ class Function:
         nothing; reports wrap it."""
 
     def _program(
-        self, entry: Entry, answers: Answers, args: Any, computes_inside: bool = False
+        self, entry: Entry, answers: Answers, args: Any, inside: Any = None
     ) -> Program:
+        """With `inside`, one that computes values itself. It has the types of scalars:
+        for JAX, a number and an array are the same."""
         key = (
             settings(),
-            computes_inside,
+            inside,
             *(
                 (ask, x.packed.form, x.looks, x.is_supplied)
                 for ask, x in answers.items()
@@ -323,7 +326,7 @@ class Function:
                 answers,
                 args,
                 self._brings,
-                computes_inside,
+                inside is not None,
             )
         return program
 
@@ -335,9 +338,9 @@ class Function:
         leaves: list[Any],
         args: Any,
         kwargs: Any,
-    ) -> tuple[dict[Ask, None], list[int]] | None:
+    ) -> tuple[dict[Ask, None], list[int], list[int]] | None:
         """If values of a call are new, like those of the calls before: those that are
-        not, and the leaves that are new. Else None."""
+        not, the leaves that are new, and the scalars of the objects. Else None."""
         needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
         if not needs or current_trace() is not CONCRETE:
             return None
@@ -349,28 +352,36 @@ class Function:
             return None
         if plan.is_supplied(args, kwargs):
             return None
+
+        def is_known(slot: int, key: Any) -> bool:
+            return key.peek(objects[slot], UNKNOWN) is not UNKNOWN
+
         known: dict[Ask, None] = {}
         new: dict[int, None] = {}
+        scalars: dict[int, None] = {}
         computed: dict[Any, int] = {}
         for need in needs:
             slot, key = need.ask
             if need.owner is not None:
                 return None
-            if _is_known(key, need.positions, leaves):
+            if is_known(slot, key):
                 known[need.ask] = None
                 continue
-            if any(type(x) in NUMBERS for x in leaves[entry.spans[slot]]):
-                return None  # inside they would be traced
-            arrays = [leaves[i] for i in need.positions]
-            if not all(isinstance(x, jax.Array) for x in arrays):
+            its_leaves = {i: leaves[i] for i in range(len(leaves))[entry.spans[slot]]}
+            scalars.update((i, None) for i, x in its_leaves.items() if not np.ndim(x))
+            numbers = [x for x in its_leaves.values() if not isinstance(x, jax.Array)]
+            if not all(type(x) in NUMBERS for x in numbers):
                 return None
+            if numbers and not (need.is_of_jax and need.positions):
+                return None  # inside they are traced, and so is what depends on them
             places = need.positions or need.holders
-            its = [i for i in places if index.is_new(leaves[i])]
+            arrays = [i for i in places if isinstance(leaves[i], jax.Array)]
+            its = [i for i in arrays if index.is_new(leaves[i])]
             if not its:  # the next call can't tell
                 return None
             new.update(dict.fromkeys(its))
-            for inner, places in need.inner or ():
-                if _is_known(inner, places, leaves):
+            for inner, _ in need.inner or ():
+                if is_known(slot, inner):
                     known[slot, inner] = None
             if need.inner is None:  # it may read any value of the objects inside
                 found = _known_inside(entry, objects, leaves, slot)
@@ -381,7 +392,7 @@ class Function:
                     return None  # one object in two places: inside, it is two
         if any(_has_known_inside(key.peek(objects[i], None)) for i, key in known):
             return None  # which a program that computes values does not take
-        return (known, [*new]) if new else None
+        return (known, [*new], [*scalars]) if new else None
 
     def _call_computing_inside(
         self,
@@ -398,7 +409,7 @@ class Function:
         reuse = self._values_to_reuse(entry, plan, objects, leaves, args, kwargs)
         if reuse is None:
             return UNKNOWN
-        known, new = reuse
+        known, new, scalars = reuse
         demand = Demand(objects, entry.maps, leaves, entry.static_numpy)
         demand.call = (args, kwargs)
         demand.gather(iter(known))
@@ -408,7 +419,8 @@ class Function:
         answers = demand.in_order()
         if any(answer.by_object for answer in answers.values()):
             return UNKNOWN
-        entry.inside = program = self._program(entry, answers, args, True)
+        kinds = tuple((i, type(leaves[i])) for i in scalars)
+        entry.inside = program = self._program(entry, answers, args, kinds)
         values = [x for answer in answers.values() for x in answer.packed.arrays]
         if self.options.donates:
             values = _apart_from(leaves, values)
@@ -422,7 +434,7 @@ class Function:
             return UNKNOWN
         finally:
             demand.settle()
-        entry.note_inside(answers, program, values, new, tree, args, kwargs)
+        entry.note_inside(answers, program, values, new, scalars, tree, args, kwargs)
         return out
 
 
@@ -511,13 +523,6 @@ def _known_of(obj: Any, leaves: Sequence[Any]) -> list[Any]:
 def _has_known_inside(value: Any) -> bool:
     """Whether there are objects in a value for which values are known."""
     return any(_known_of(x, jax.tree.leaves(x)) for x in objects_in(value))
-
-
-def _is_known(key: Any, places: Sequence[int], leaves: list[Any]) -> bool:
-    """Whether there is a value for these leaves."""
-    arrays = [leaves[i] for i in places]
-    found = index.candidates(key, index.known(arrays))
-    return bool(found if places else index.held_by(leaves, key))
 
 
 _WORDS_OF_JAX = (

@@ -49,6 +49,7 @@ class Need:
         "contents",
         "holders",
         "inner",
+        "is_of_jax",
         "is_supplied",
         "key",
         "numbers",
@@ -65,6 +66,7 @@ class Need:
         self.ask = ask
         self.key = ask[1]
         self.is_supplied = value.is_supplied
+        self.is_of_jax = value.packed.is_of_jax
         self.positions = value.positions
         self.holders = value.holders
         self.numbers = value.numbers
@@ -168,6 +170,8 @@ class Plan:
     positions: tuple[int, ...] = ()
     """The leaves that a value was ever found by, and the numbers among them."""
     numbers: tuple[int, ...] = ()
+    scalars: Sequence[int] = ()
+    """The leaves whose types count: a program computes values of them."""
     by_object = False
     """Whether a value belongs to an object, so that its arrays don't find it."""
     owners: tuple[Slot, ...] = ()
@@ -483,6 +487,7 @@ class Entry:
         plan.names = {f"owner_{n}": self.reading_object(x, tree) for n, x in owners}
         parts = [f"{each}.serial" for each in contents]
         more = [_bits_code(reader.leaf(i), leaves[i]) for i in plan.numbers]
+        more += [f"type({reader.leaf(i)})" for i in plan.scalars]
         more += [x if x[0] == "*" else f"id({x})" for x in plan.fields]
         more += ["*signature(args, kwargs)"] if self.by_signature else []
         key = joined(parts[0] if len(parts) == 1 and not more else tuple(parts + more))
@@ -510,6 +515,7 @@ class Entry:
         program: Any,
         values: Any,
         new: Sequence[int],
+        scalars: Sequence[int],
         tree: Any,
         args: Any,
         kwargs: Any,
@@ -517,7 +523,7 @@ class Entry:
         """A call took a program that computes values itself, because these leaves were
         new. Otherwise calls take what is planned."""
         inside = Plan()
-        inside.program = program
+        inside.program, inside.scalars = program, scalars
         self._complete(inside, self.inside_plan, answers, tree, args, kwargs, new)
         inside.keep(args, kwargs, values)
         self.inside_plan, self.new_leaves = inside, new

@@ -17,7 +17,7 @@ from .._compat import CONCRETE, Tracer, trace_context
 from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
 from .._core.function import CachedFunction
-from .._core.inputs import inputs_of
+from .._core.inputs import Inputs, inputs_of
 from .._core.levels import traces_in
 from .._core.memo import memo_of
 from .._core.slots import layout_of
@@ -58,16 +58,28 @@ class Brought:
     uses: Any = None
     numbers: Any = None
     """What it used, and the Python numbers of its object."""
+    traced: "TracedNumbers | None" = None
+    """Those that are leaves of an argument."""
 
-    def record(self, contents: Sequence[index.Contents], arrays: Any) -> index.Record:
-        """With these arrays in the value."""
+    def record(
+        self, contents: Sequence[index.Contents], parts: Any
+    ) -> index.Record | None:
+        """Given the arrays in the value, and the numbers that were traced. None if the
+        program took something else for numbers: an array of the same type."""
+        arrays, numbers = parts
+        statics, by_position = self.statics, self.numbers
+        if self.traced is not None:
+            inputs = self.traced.inputs(numbers)
+            if inputs is None:
+                return None
+            statics, by_position = self.uses.statics(inputs), inputs.by_position
         record = index.Record(
             self.key,
             contents,
-            self.statics,
+            statics,
             self.packed.template(arrays, self.is_shared),
             self.uses,
-            self.numbers,
+            by_position,
         )
         packed = replace(self.packed, arrays=tuple(arrays))
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
@@ -84,6 +96,37 @@ class Brought:
         """Put it on the object in the result."""
         obj = _returned(out)[self.number]
         memo_of(obj).supply(self.key, self.packed.fill(arrays, ()))
+
+
+@dataclass(frozen=True, eq=False)
+class TracedNumbers:
+    """Python numbers of an object that are arrays inside a program."""
+
+    inside: Inputs
+    """What its inputs are there, without the arrays."""
+    leaves: dict[int, int]
+    """By the positions of the numbers: where they are among the leaves."""
+    types: tuple[type, ...]
+
+    @property
+    def zeros(self) -> list[Any]:
+        return [cls() for cls in self.types]
+
+    def inputs(self, numbers: Sequence[Any]) -> Inputs | None:
+        """Those of the object, with these numbers, as far as it counts."""
+        if (*map(type, numbers),) != self.types:
+            return None
+        arrays = [*self.inside.arrays]
+        for position, number in zip(self.leaves, numbers, strict=True):
+            arrays[position] = number
+        kinds = [*self.inside.numbers, *zip(self.leaves, self.types, strict=True)]
+        return replace(
+            self.inside, arrays=arrays, numbers=tuple(sorted(kinds, key=_first))
+        )
+
+
+def _first(pair: Any) -> Any:
+    return pair[0]
 
 
 class About(int):
@@ -126,7 +169,9 @@ class About(int):
                 holders = joined([*map(reader.leaf, each.holders)])
                 names[name], its_code = each.put, f"{name}({holders}, {its})"
             else:
-                its_code = f"put_later({used}, {name}, {its})"
+                traced = () if each.traced is None else each.traced.leaves.values()
+                numbers = joined([*map(reader.leaf, traced)])
+                its_code = f"put_later({used}, {name}, ({its}, {numbers}))"
                 names[name] = each.record
             code[each.is_argument].append(its_code)
         follow = [
@@ -162,19 +207,25 @@ def take(out: dict[Any, Any], entry: Any, args: Any, kwargs: Any) -> Any:
 
 
 def bring_out(
-    out: Any, given: Sequence[Any], table: Table, arguments: Sequence[Any], keep: bool
+    out: Any,
+    given: Sequence[Any],
+    table: Table,
+    arguments: Sequence[Any],
+    numbers: dict[int, type],
+    keep: bool,
 ) -> Any:
     """The result of a trace with everything that comes out with it; `out` itself if
-    there is nothing. `arguments` are objects whose values were computed inside.
-    With `keep`, there is always something.
+    there is nothing. `arguments` are objects whose values were computed inside, and
+    `numbers` say which leaves are numbers outside. With `keep`, there is always
+    something.
     """
     leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     origins = [id(table.origin(leaf)) for leaf in leaves]
     follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     brought = [
-        *_of_objects(arguments, given, table, True),
-        *_of_objects(_returned(out), leaves, table, False),
+        *_of_objects(arguments, given, table, True, numbers),
+        *_of_objects(_returned(out), leaves, table, False, {}),
         *_supplied(_returned(out)),
     ]
     if not follows and not brought and not keep:
@@ -193,14 +244,22 @@ def _returned(out: Any) -> list[Any]:
 
 
 def _of_objects(
-    objects: Sequence[Any], leaves: Sequence[Any], table: Table, is_argument: bool
+    objects: Sequence[Any],
+    leaves: Sequence[Any],
+    table: Table,
+    is_argument: bool,
+    numbers: dict[int, type],
 ) -> list[tuple[Brought, tuple[Any, ...]]]:
     places = {id(x): i for i, x in enumerate(leaves)}
     found = []
     for number, obj in enumerate(objects):
         for key, inputs, uses, value in _values_of(obj, table):
-            used = [inputs.arrays[i] for i in uses.positions]
-            holders = () if used or not is_argument else inputs.arrays
+            traced = _traced_numbers(inputs, places, numbers)
+            if traced is not None:
+                used = [i for i in uses.positions if i not in traced.leaves]
+                uses = replace(uses, positions=tuple(used), numbers=None)
+            used = uses.arrays(inputs)
+            holders = () if used or not is_argument or traced else inputs.arrays
             packed = template = None
             if (used or holders) and all(id(x) in places for x in used):
                 hides = has_hidden_arrays(value)
@@ -212,12 +271,13 @@ def _of_objects(
                 if is_argument:
                     raise CannotComeOutError
             else:
-                positions = tuple(places[id(x)] for x in used)
+                if traced is not None:
+                    key.learned.put_for_all(traced.inputs(traced.zeros), uses)
                 about = Brought(
                     key,
                     uses.statics(inputs),
                     replace(packed, arrays=()),  # no tracer goes out of the trace
-                    positions,
+                    tuple(places[id(x)] for x in used),
                     is_argument,
                     number,
                     key.of(obj),
@@ -225,9 +285,24 @@ def _of_objects(
                     holders=tuple(places[id(x)] for x in holders if id(x) in places),
                     uses=uses,
                     numbers=inputs.by_position,
+                    traced=traced,
                 )
                 found.append((about, packed.arrays))
     return found
+
+
+def _traced_numbers(
+    inputs: Inputs, places: dict[int, int], numbers: dict[int, type]
+) -> TracedNumbers | None:
+    """Those among the inputs of an object, if there are any."""
+    at = {i: places.get(id(x)) for i, x in enumerate(inputs.arrays)}
+    leaves = {i: place for i, place in at.items() if place in numbers}
+    if not leaves:
+        return None
+    static = inputs.by_position
+    arrays = [static.get(i) for i in range(len(inputs.arrays))]
+    types = tuple(numbers[place] for place in leaves.values())
+    return TracedNumbers(replace(inputs, arrays=arrays), leaves, types)
 
 
 def _supplied(objects: Sequence[Any]) -> list[tuple[Brought, tuple[Any, ...]]]:
