@@ -633,3 +633,36 @@ def test_an_array_in_place_of_a_number_in_new_objects(last: Any) -> None:
             with computations() as counts:
                 assert use(obj) == use(obj) == obj.scaled == float(scale) * i
             assert counts == {"scaled": 1}
+
+
+class Sum(flax.struct.PyTreeNode):
+    x: Any
+    y: Any
+    n: int = flax.struct.field(pytree_node=False, default=3)
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        computing("total")
+        return self.x + self.y
+
+    @cachax.cached_property
+    def grid(self) -> Any:
+        return jnp.linspace(0.0, 1.0, self.n)
+
+
+def test_a_value_of_two_arrays_if_the_object_is_returned() -> None:
+    use = cachax.jit(lambda o: (o.total, o))
+    objects = [Sum(jnp.float32(i), jnp.float32(1)) for i in range(2 * ENOUGH)]
+    with computations() as counts:
+        returned = [use(obj)[1] for obj in objects]
+        for i in range(2 * ENOUGH):
+            assert objects[i].total == returned[i].total == i + 1
+    assert counts == {"total": 2 * ENOUGH}
+
+
+def test_an_array_of_numpy_in_place_of_one_of_jax() -> None:
+    """(A value that uses no array stays with those of its object.)"""
+    use = cachax.jit(lambda o: o.x * o.grid)
+    for i in range(2 * ENOUGH):
+        for y in (np.ones(2, "f"), jnp.ones(2)):
+            assert use(Sum(jnp.float32(i), y)).tolist() == [0, 0.5 * i, i]

@@ -156,6 +156,76 @@ def test_an_assigned_value_may_be_a_function() -> None:
         assert [fun(s, 9.0) for s in solvers] == [3, 54]
 
 
+@jax.tree_util.register_dataclass
+@dataclass
+class Two:
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def a(self) -> Any:
+        return self.x + 1
+
+    @cachax.cached_property
+    def b(self) -> Any:
+        return self.x + 2
+
+
+def of_both(two: Two) -> Any:
+    return two.a + 100 * two.b
+
+
+def test_a_second_preset_value_of_an_object_with_the_same_arrays() -> None:
+    plain = Two(jnp.zeros(2), jnp.float32(0))  # of which a copy gets the smaller one
+    fun, ones = cachax.jit(lambda o: of_both(o)), jnp.ones(2)
+    cachax.preset(plain, a=3 * ones, b=5 * ones)
+    one = cachax.preset(plain, a=10 * ones)
+    objects = [
+        one,
+        cachax.preset(plain, a=20 * ones, b=7 * ones),
+        cachax.preset(one, b=7 * ones),
+        plain,
+    ]
+    for obj, expected in zip(objects, [210, 720, 710, 201], strict=True):
+        for _ in range(3):
+            assert fun(obj)[0] == of_both(obj)[0] == expected
+
+
+def test_what_was_preset_outside_is_kept_by_preset_inside_jit() -> None:
+    two = cachax.preset(Two(jnp.float32(0), jnp.float32(0)), a=jnp.float32(10))
+
+    def with_b(two: Two) -> Any:
+        return cachax.preset(two, b=jnp.float32(20))
+
+    assert of_both(with_b(two)) == 2010
+    for _ in range(3):
+        assert cachax.jit(lambda two: of_both(with_b(two)))(two) == 2010
+        assert of_both(cachax.jit(with_b)(two)) == 2010
+
+
+def test_what_was_preset_is_kept_when_a_different_property_is_assigned() -> None:
+    two = cachax.preset(Two(jnp.float32(0), jnp.float32(0)), a=jnp.float32(10))
+    outer = cachax.preset(Two(two, jnp.float32(0)), a=jnp.float32(50))
+    fun = cachax.jit(lambda two: of_both(two))
+    for b in (20, 30):
+        two.b = jnp.float32(b)
+        assert fun(two) == of_both(two) == 100 * b + 10
+        assert outer.a == 50
+    two.a = jnp.float32(1)
+    assert fun(two) == of_both(two) == 3001
+    two.x = jnp.float32(5)
+    del two.b
+    assert fun(two) == of_both(two) == 701
+
+
+def test_what_was_preset_is_gone_when_a_field_is_assigned() -> None:
+    two = cachax.preset(Two(jnp.float32(0), jnp.float32(0)), a=jnp.float32(10))
+    fun = cachax.jit(lambda two: of_both(two))
+    assert fun(two) == of_both(two) == 210
+    two.x = jnp.float32(5)
+    assert fun(two) == of_both(two) == 706
+
+
 def test_a_list_of_names_is_checked_before_anything_is_computed() -> None:
     class Box:
         @cachax.cached_property

@@ -237,6 +237,8 @@ def _add(record: Record, owners: Iterable[Contents]) -> None:
     owners = dict.fromkeys(owners)
     record.owners = tuple(map(weakref.ref, owners))
     for owner in owners:
+        owner.records  # noqa: B018 (it makes those that are not made yet)
+    for owner in owners:
         records = owner.records
         for old in record.replaces(records.get(record.place, ())):
             _replace(old) if record.serials else owner.remove(old)

@@ -125,6 +125,12 @@ class Inputs:
         """All that a body can see without using the contents of an array."""
         return self.given([i for i, _ in self.numbers])
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What distinguishes an object with these inputs from others."""
+        arrays = (Same(x) for x in self.arrays if type(x) not in NUMBERS)
+        return (self.exactly, *arrays)
+
     def given(self, numbers: Iterable[int]) -> tuple[Any, ...]:
         """The same for a body that reads only these of the Python numbers."""
         bits = tuple([bits_of(self.arrays[i]) for i in numbers])

@@ -24,8 +24,16 @@ from .._errors import (
     plain_name,
     warn_once,
 )
-from .fields import WEAK, all_parts, has_nothing, plain_leaves, reached
+from .fields import (
+    WEAK,
+    all_parts,
+    has_nothing,
+    instance_dict,
+    plain_leaves,
+    reached,
+)
 from .index import Changes, Contents, Record
+from .inputs import inputs_of
 from .levels import is_alive, may_be_kept
 from .snapshot import Snapshot
 from .sources import Source as Source
@@ -72,7 +80,8 @@ class Key(ABC):
 
 
 Provider = Callable[[Key], Any]
-"""Gives a value for a traced object from outside its trace, or `NOT_PROVIDED`."""
+"""Gives a value for a traced object from outside its trace, or `NOT_PROVIDED`. It may
+have a function `is_supplied`, which says whether the user put it there."""
 
 NOT_PROVIDED: Any = object()
 
@@ -93,6 +102,7 @@ class Memo(weakref.ref[Any]):
         "provider",
         "settings",
         "supplied",
+        "supplied_for",
         "values",
     )
 
@@ -107,8 +117,10 @@ class Memo(weakref.ref[Any]):
     there is cleared here."""
     changes: int
     """Of the index, when that was last checked."""
-    supplied: set[Key]
-    """What was supplied by `preset`, for an object that has no arrays to keep it by."""
+    supplied: dict[Key, Any]
+    """What was supplied by `preset`. (Not the values that hold their object.)"""
+    supplied_for: Any
+    """The identity of the object then. (To assign a property is no change of it.)"""
     contents: list[Contents]
     """What stands for the object in the keys of calls, like the contents of an array:
     what is ready for these calls goes with it (`_jit`). One, or none yet."""
@@ -125,7 +137,8 @@ class Memo(weakref.ref[Any]):
         folded = self.folded = {}
         packed = self.packed = {}
         self.provider = None
-        self.supplied = set()
+        self.supplied = {}
+        self.supplied_for = None
         indexed = self.indexed = {}
         self.changes = Changes.count
         contents = self.contents = []
@@ -216,13 +229,28 @@ class Memo(weakref.ref[Any]):
         self.keep(key, value)
         if self.get(key, self) is self:
             raise LeakedTracerError(key.of(self()))
-        self.supplied.add(key)
+        self.supplied[key] = self.values.get(key)
+        self.supplied_for = self._identity()
         self.contents.clear()
+
+    def keep_supplied(self, obj: Any, before: "Memo", is_same: bool) -> None:
+        """What was supplied for `obj`, if its fields are the same still: properties may
+        have been assigned, or the configuration of JAX is different."""
+        if before.supplied and (is_same or before.supplied_for == self._identity()):
+            fields = instance_dict(obj, "__dict__") if type(obj).__dictoffset__ else ()
+            for key, value in before.supplied.items():
+                if key.attrname not in fields:
+                    self.supply(key, before.get(key, value))
+
+    def _identity(self) -> Any:
+        """Of the object."""
+        inputs = inputs_of(self())
+        return self._snapshot if inputs is None else inputs.identity
 
     def forget(self, key: Key) -> None:
         self.values.pop(key, None)
         self.folded.pop(key, None)
-        self.supplied.discard(key)
+        self.supplied.pop(key, None)
         self.indexed.pop(key, None)
         self.contents.clear()
 
@@ -299,9 +327,8 @@ def memo_of(obj: Any) -> Memo:
                 memo.drop_cleared()  # type: ignore[union-attr]
             return memo  # type: ignore[return-value]
         new = Memo(obj)
-        if is_same:  # only the configuration of JAX is different
-            for key in memo.supplied:  # type: ignore[union-attr]
-                new.supply(key, memo.get(key, None))  # type: ignore[union-attr]
+        if memo is not None and memo() is obj:
+            new.keep_supplied(obj, memo, is_same)
         with _making:
             if memos.get(id(obj)) is memo:  # else another thread was faster
                 if memo is not None and memo() is obj:
@@ -314,6 +341,21 @@ def has_preset(obj: Any) -> bool:
     """Whether it has a value that was supplied by `preset`."""
     memo = memos.get(id(obj))
     return memo is not None and memo() is obj and bool(memo.supplied)
+
+
+def preset_keys(obj: Any) -> list[Key]:
+    """Of what was supplied by `preset`; for a traced object, outside of its trace."""
+    memo = memo_of(obj)
+    is_supplied = getattr(memo.provider, "is_supplied", lambda key: False)
+    outside = () if memo.provider is None else keys_of(type(obj)).values()
+    return [*memo.supplied, *(key for key in outside if is_supplied(key))]
+
+
+def supplied_on(obj: Any) -> set[Any]:
+    """The keys of what was supplied by `preset`, and the names of what is in its
+    `__dict__`."""
+    fields = instance_dict(obj, "__dict__") if type(obj).__dictoffset__ else {}
+    return {*memo_of(obj).supplied, *fields.keys() & names_of(type(obj))}
 
 
 def contents_of_object(obj: Any) -> Contents:

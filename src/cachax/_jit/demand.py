@@ -358,6 +358,10 @@ class Demand:
                 return NOT_PROVIDED
             return self._stand_in(ask, answer)
 
+        def is_supplied(key: Any) -> bool:
+            return slot in self._objects and key.is_supplied(self._objects[slot])
+
+        provide.is_supplied = is_supplied  # type: ignore[attr-defined]
         return provide
 
     def _stand_in(self, ask: Ask, answer: Value) -> Any:

@@ -14,7 +14,13 @@ from .._compat import CONCRETE, has_processes, settings, trace_context
 from .._core import index
 from .._core.fields import instance_dict
 from .._core.inputs import NUMBERS, bits_of, double, identity_of, look_of
-from .._core.memo import contents_of_object, has_preset, keys_of, may_have_values
+from .._core.memo import (
+    contents_of_object,
+    has_preset,
+    keys_of,
+    may_have_values,
+    supplied_on,
+)
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.sources import names_of
@@ -204,7 +210,9 @@ class Plan:
         self.names: dict[str, Any] = {}
         """Functions in the code of `find`."""
         self.is_supplied: Read = _nothing
-        """Whether the user stored a value on an object."""
+        """Whether the user stored a value on an object, except the owners."""
+        self.on_owners: list[Any] = []
+        """Functions that find what is supplied on each owner, and what was."""
         self._seen: dict[Any, bool] = Recent(10_000)
         """Keys of calls that are not in `ready` yet: as many as the objects of a data
         set that a program goes through again and again."""
@@ -224,6 +232,9 @@ class Plan:
         try:
             if self.is_supplied(args, kwargs):
                 return None
+            for find, before in self.on_owners:
+                if supplied_on(find(args, kwargs)) != before:
+                    return None
             if self.fields:
                 fields = [*map(_identity, self.read_fields(args, kwargs))]
                 if fields != self.static_numbers:
@@ -425,7 +436,7 @@ class Entry:
         self._note_supplied(plan, before, tree)
         self._note_static_numbers(plan, answers, tree)
         plan.static_numbers = [*map(_identity, plan.read_fields(args, kwargs))]
-        self._note_key(plan, before, tree)
+        self._note_key(plan, before, tree, args, kwargs)
 
     def _note_supplied(self, plan: Plan, before: Plan, tree: Any) -> None:
         """A user may have put a value into the `__dict__` of an object, of which cachax
@@ -475,16 +486,20 @@ class Entry:
         plan.fields = tuple(found)
         plan.read_fields = reader.function(plan.fields)
 
-    def _note_key(self, plan: Plan, before: Plan, tree: Any) -> None:
+    def _note_key(
+        self, plan: Plan, before: Plan, tree: Any, args: Any, kwargs: Any
+    ) -> None:
         """By the contents of the arrays; by other things only where they count."""
         if not plan.has_key:
             return
         reader = self.reader(tree)
         leaves = jax.tree.leaves(tree)
         contents = [f"{reader.array(i, leaves)}._cachax" for i in plan.positions]
-        owners = [*enumerate(plan.owners)]
-        contents += [f"contents_of(owner_{n}(args, kwargs))" for n, _ in owners]
-        plan.names = {f"owner_{n}": self.reading_object(x, tree) for n, x in owners}
+        numbers = range(len(plan.owners))
+        contents += [f"contents_of(owner_{n}(args, kwargs))" for n in numbers]
+        reads = [self.reading_object(x, tree) for x in plan.owners]
+        plan.names = {f"owner_{n}": read for n, read in enumerate(reads)}
+        plan.on_owners = [(read, supplied_on(read(args, kwargs))) for read in reads]
         parts = [f"{each}.serial" for each in contents]
         more = [_bits_code(reader.leaf(i), leaves[i]) for i in plan.numbers]
         more += [f"type({reader.leaf(i)})" for i in plan.scalars]

@@ -88,6 +88,7 @@ class Brought:
     def put(self, holders: Any, arrays: Any) -> None:
         """Keep a value that used no array."""
         template = self.packed.template(arrays, self.is_shared)
+        holders = [x for x in holders if isinstance(x, jax.Array)]
         index.put(
             self.key, (), self.statics, template, self.uses, self.numbers, holders
         )

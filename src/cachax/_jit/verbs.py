@@ -15,7 +15,7 @@ from .._core.computed import MISSING, Computed
 from .._core.fields import walk
 from .._core.inputs import CannotRebuildError, Copy, inputs_of
 from .._core.levels import level_of, traces_in
-from .._core.memo import Key, has_preset, keys_of, may_have_values, memo_of, memos
+from .._core.memo import Key, keys_of, may_have_values, memo_of, memos, preset_keys
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
 from .._core.sources import sources_of
@@ -267,10 +267,9 @@ def _copied(obj: T) -> T:
     try:
         copied = Copy(obj, arrays)
         for new, original in copied.originals.values():
-            if may_have_values(type(new)) and has_preset(original):
-                before = memo_of(original)
-                for key in before.supplied:
-                    memo_of(new).supply(key, before.get(key, None))
+            if may_have_values(type(new)) and type(new).__weakrefoffset__:
+                for key in preset_keys(original):
+                    memo_of(new).supply(key, key.read(original))
         return copied.obj  # type: ignore[no-any-return]
     except (CannotRebuildError, RecursionError, StopIteration):
         # (A `copy.copy` of an equinox module stays on equinox's list of unfinished
