@@ -666,3 +666,76 @@ def test_an_array_of_numpy_in_place_of_one_of_jax() -> None:
     for i in range(2 * ENOUGH):
         for y in (np.ones(2, "f"), jnp.ones(2)):
             assert use(Sum(jnp.float32(i), y)).tolist() == [0, 0.5 * i, i]
+
+
+@pytest.mark.parametrize("scale", [2.0, 3, np.float32(2), jnp.float32(2)])
+@pytest.mark.parametrize("dtype", ["f", "d", "i"])
+def test_new_objects_of_numpy(scale: Any, dtype: str) -> None:
+    use = cachax.jit(lambda o: jnp.sum(o.of_jax + o.shift))
+    for i in range(3 * ENOUGH):
+        obj = OfNumpy(np.array([i, 1], dtype), scale, np.ones(2, dtype))
+        with computations() as counts:
+            assert use(obj) == use(obj) == float(scale) * (i + 1) + 2
+            assert isinstance(obj.of_jax, jax.Array)
+        assert counts == {"of_jax": 1}
+        other = obj.replace(x=obj.x + 1)
+        assert use(other) == float(scale) * (i + 3) + 2
+        assert other.of_jax.tolist() == [float(scale) * (i + 1), 2 * float(scale)]
+
+
+class OfNumpy(flax.struct.PyTreeNode):
+    x: Any
+    scale: Any
+    shift: Any
+
+    @cachax.cached_property
+    def of_jax(self) -> Any:
+        computing("of_jax")
+        return jnp.asarray(self.scale * self.x)
+
+    @cachax.cached_property
+    def of_numpy(self) -> Any:
+        computing("of_numpy")
+        return self.scale * self.x
+
+
+def test_values_of_numpy_stay_so() -> None:
+    use = cachax.jit(lambda o: jnp.sum(o.of_numpy))
+    for i in range(3 * ENOUGH):
+        obj = OfNumpy(np.array([i, 1], "f"), 2.0, 0)
+        with computations() as counts:
+            assert use(obj) == 2 * i + 2
+            assert type(obj.of_numpy) is np.ndarray
+        assert counts == {"of_numpy": 1}
+
+
+def test_one_new_object_of_numpy_in_two_places() -> None:
+    use = cachax.jit(lambda o, p: jnp.sum(o.of_jax + 10 * p.of_jax))
+    for i in range(4 * ENOUGH):
+        one, two = (OfNumpy(np.array([j], "f"), 1.0, 0) for j in (i, i + 1))
+        with computations() as counts:
+            assert use(one, two) == i + 10 * (i + 1)
+            assert use(two, two) == 11 * (i + 1)
+            assert use(*[OfNumpy(np.ones(1, "f"), 1.0, 0)] * 2) == 11
+        assert counts == {"of_jax": 3}
+
+
+def test_arrays_of_numpy_and_of_jax_in_turn() -> None:
+    use = cachax.jit(lambda o: jnp.sum(o.of_jax))
+    for i in range(4 * ENOUGH):
+        for x in (np.array([i], "f"), jnp.array([i], "f"), np.array([i], "d")):
+            obj = OfNumpy(x, 2.0, 0)
+            with computations() as counts:
+                assert use(obj) == use(obj) == 2 * i
+                assert obj.of_jax.tolist() == [2 * i]
+            assert counts == {"of_jax": 1}
+
+
+def test_known_values_of_an_object_of_numpy_inside_a_new_one() -> None:
+    process = Process(Kernel(np.arange(3.0)), jnp.arange(3.0), jnp.ones(3))
+    use = cachax.jit(lambda p: p.of_a_property + p.of_a_method)
+    with computations() as counts:
+        for i in range(3 * ENOUGH):
+            new = process.replace(y=np.full(3, i, "f"))
+            assert use(new).tolist() == [12 + 2 * i] * 3
+    assert counts == {"level": 1, "power": 1}

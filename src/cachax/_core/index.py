@@ -259,8 +259,10 @@ def put_later(
         if found is None:
             if not isinstance(array, jax.Array):  # but numpy's
                 return
-            fields = getattr(array, BASE, array).__dict__  # `base_of`, without the call
-            found = fields.setdefault(ATTRIBUTE, Contents())
+            # (`base_of`, without the call.)
+            found = getattr(array, BASE, array).__dict__.setdefault(
+                ATTRIBUTE, Contents()
+            )
         contents.append(found)
     refs = [*map(weakref.ref, contents)] if len(contents) > 1 else ()
     later = [make, parts, refs]

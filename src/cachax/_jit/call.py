@@ -20,20 +20,15 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import jax
-import numpy as np
 from jax.tree_util import tree_flatten
 
 from .._compat import (
-    CONCRETE,
     Tracer,
-    current_trace,
     forget_failed_traces,
     jit_is_disabled,
     places_of,
     settings,
-    tracing_is_forbidden,
 )
-from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import tables
 from .._core.inputs import NUMBERS, bits_of
@@ -53,7 +48,8 @@ from .demand import (
     call_of,
     objects_in,
 )
-from .entry import Entry, Plan, signature_of
+from .entry import Entry, signature_of
+from .inside import UNKNOWN, new_in_call
 from .notes import note_argument
 from .options import Options
 from .program import Program, Unprepared, running
@@ -305,8 +301,7 @@ class Function:
     def _program(
         self, entry: Entry, answers: Answers, args: Any, inside: Any = None
     ) -> Program:
-        """With `inside`, one that computes values itself. It has the types of scalars:
-        for JAX, a number and an array are the same."""
+        """With `inside`, one that computes values itself, for leaves of these kinds."""
         key = (
             settings(),
             inside,
@@ -330,70 +325,6 @@ class Function:
             )
         return program
 
-    def _values_to_reuse(
-        self,
-        entry: Entry,
-        plan: Plan,
-        objects: list[Any],
-        leaves: list[Any],
-        args: Any,
-        kwargs: Any,
-    ) -> tuple[dict[Ask, None], list[int], list[int]] | None:
-        """If values of a call are new, like those of the calls before: those that are
-        not, the leaves that are new, and the scalars of the objects. Else None."""
-        needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
-        if not needs or current_trace() is not CONCRETE:
-            return None
-        if entry.inside is None and (
-            tracing_is_forbidden()
-            or any(need.statics and need.statics[3] for need in needs)  # JAX sorts keys
-            or any(isinstance(x, Tracer) for x in leaves)
-        ):
-            return None
-        if plan.is_supplied(args, kwargs):
-            return None
-
-        def is_known(slot: int, key: Any) -> bool:
-            return key.peek(objects[slot], UNKNOWN) is not UNKNOWN
-
-        known: dict[Ask, None] = {}
-        new: dict[int, None] = {}
-        scalars: dict[int, None] = {}
-        computed: dict[Any, int] = {}
-        for need in needs:
-            slot, key = need.ask
-            if need.owner is not None:
-                return None
-            if is_known(slot, key):
-                known[need.ask] = None
-                continue
-            its_leaves = {i: leaves[i] for i in range(len(leaves))[entry.spans[slot]]}
-            scalars.update((i, None) for i, x in its_leaves.items() if not np.ndim(x))
-            numbers = [x for x in its_leaves.values() if not isinstance(x, jax.Array)]
-            if not all(type(x) in NUMBERS for x in numbers):
-                return None
-            if numbers and not (need.is_of_jax and need.positions):
-                return None  # inside they are traced, and so is what depends on them
-            places = need.positions or need.holders
-            arrays = [i for i in places if isinstance(leaves[i], jax.Array)]
-            its = [i for i in arrays if index.is_new(leaves[i])]
-            if not its:  # the next call can't tell
-                return None
-            new.update(dict.fromkeys(its))
-            for inner, _ in need.inner or ():
-                if is_known(slot, inner):
-                    known[slot, inner] = None
-            if need.inner is None:  # it may read any value of the objects inside
-                found = _known_inside(entry, objects, leaves, slot)
-                known |= dict.fromkeys(found)
-            for each, places in need.reads:
-                same = (each, *(id(leaves[i]) for i in places))
-                if computed.setdefault(same, slot) != slot:
-                    return None  # one object in two places: inside, it is two
-        if any(_has_known_inside(key.peek(objects[i], None)) for i, key in known):
-            return None  # which a program that computes values does not take
-        return (known, [*new], [*scalars]) if new else None
-
     def _call_computing_inside(
         self,
         entry: Entry,
@@ -404,23 +335,18 @@ class Function:
     ) -> Any:
         """For arrays that are new at every call: to compute their values beforehand
         would launch a program for each. UNKNOWN if it is not such a call."""
-        plan = entry.plan  # which another thread may replace
         objects = entry.objects(tree)
-        reuse = self._values_to_reuse(entry, plan, objects, leaves, args, kwargs)
-        if reuse is None:
+        new = new_in_call(entry, objects, leaves, args, kwargs)
+        if new is None:
             return UNKNOWN
-        known, new, scalars = reuse
         demand = Demand(objects, entry.maps, leaves, entry.static_numpy)
         demand.call = (args, kwargs)
-        demand.gather(iter(known))
+        demand.gather(iter(new.known))
         demand.is_last = True
-        found = demand.answers.items()
-        demand.answers = {k: x for k, x in found if x.is_supplied or not x.by_object}
         answers = demand.in_order()
         if any(answer.by_object for answer in answers.values()):
             return UNKNOWN
-        kinds = tuple((i, type(leaves[i])) for i in scalars)
-        entry.inside = program = self._program(entry, answers, args, kinds)
+        entry.inside = program = self._program(entry, answers, args, new.kinds)
         values = [x for answer in answers.values() for x in answer.packed.arrays]
         if self.options.donates:
             values = _apart_from(leaves, values)
@@ -434,11 +360,8 @@ class Function:
             return UNKNOWN
         finally:
             demand.settle()
-        entry.note_inside(answers, program, values, new, scalars, tree, args, kwargs)
+        entry.note_inside(answers, program, values, new, tree, args, kwargs)
         return out
-
-
-UNKNOWN: Any = object()
 
 
 def _was_mistaken(tried: Entry | None, entry: Entry) -> bool:
@@ -498,31 +421,6 @@ def _tracing(program: Program, demand: Demand) -> Iterator[None]:
         yield
     finally:
         running.program, running.demand = outer
-
-
-def _known_inside(
-    entry: Entry, objects: list[Any], leaves: list[Any], slot: int
-) -> Iterator[Ask]:
-    """The values that are known for an object, and for those inside it."""
-    span = entry.spans[slot]
-    for other, obj in enumerate(objects):
-        its = entry.spans[other]
-        if span.start <= its.start and its.stop <= span.stop and obj is not None:
-            for key in _known_of(obj, leaves[its]):
-                yield other, key
-
-
-def _known_of(obj: Any, leaves: Sequence[Any]) -> list[Any]:
-    """The keys of all values that are known for an object with these leaves."""
-    arrays = [x for x in leaves if isinstance(x, jax.Array)]
-    keys = {record.key: None for x in arrays for record in index.records_of(x)}
-    keys |= dict.fromkeys([*keys_of(type(obj)).values(), *memo_of(obj).values])
-    return [key for key in keys if key.peek(obj, UNKNOWN) is not UNKNOWN]
-
-
-def _has_known_inside(value: Any) -> bool:
-    """Whether there are objects in a value for which values are known."""
-    return any(_known_of(x, jax.tree.leaves(x)) for x in objects_in(value))
 
 
 _WORDS_OF_JAX = (

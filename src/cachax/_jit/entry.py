@@ -17,6 +17,7 @@ from .._core.inputs import NUMBERS, bits_of, double, identity_of, look_of
 from .._core.memo import (
     contents_of_object,
     has_preset,
+    has_values,
     keys_of,
     may_have_values,
     supplied_on,
@@ -38,6 +39,7 @@ from .demand import (
     may_get_fields,
     objects_in,
 )
+from .inside import New, kind_code
 from .options import Options
 from .paths import Reader, joined
 from .results import take
@@ -176,8 +178,8 @@ class Plan:
     positions: tuple[int, ...] = ()
     """The leaves that a value was ever found by, and the numbers among them."""
     numbers: tuple[int, ...] = ()
-    scalars: Sequence[int] = ()
-    """The leaves whose types count: a program computes values of them."""
+    leaf_kinds: Any = ()
+    """Those of leaves that a program computes values of (`inside.py`)."""
     by_object = False
     """Whether a value belongs to an object, so that its arrays don't find it."""
     owners: tuple[Slot, ...] = ()
@@ -312,10 +314,10 @@ class Entry:
         """For which values had to be computed."""
         self.lock = threading.RLock()
         """While one thread computes values of new arrays, the others wait."""
-        self.new_leaves: Sequence[int] = ()
-        """Those that were new when a program computed values inside."""
+        self.new = New()
+        """What was, when a program computed values inside."""
         self.is_new: Read = _nothing
-        """Whether they are."""
+        """Whether it is."""
         self.inside: Any = None
         """A program that computes the values itself."""
 
@@ -331,6 +333,7 @@ class Entry:
                 "whole": int.__pos__,
                 "follow": index.follow,
                 "has_preset": has_preset,
+                "has_values": has_values,
                 "signature": lambda *call: (*signature_of(leaves(*call)), settings()),
             }
 
@@ -502,7 +505,7 @@ class Entry:
         plan.on_owners = [(read, supplied_on(read(args, kwargs))) for read in reads]
         parts = [f"{each}.serial" for each in contents]
         more = [_bits_code(reader.leaf(i), leaves[i]) for i in plan.numbers]
-        more += [f"type({reader.leaf(i)})" for i in plan.scalars]
+        more += [kind_code(reader.leaf(i), kind) for i, kind in plan.leaf_kinds]
         more += [x if x[0] == "*" else f"id({x})" for x in plan.fields]
         more += ["*signature(args, kwargs)"] if self.by_signature else []
         key = joined(parts[0] if len(parts) == 1 and not more else tuple(parts + more))
@@ -529,19 +532,20 @@ class Entry:
         answers: Answers,
         program: Any,
         values: Any,
-        new: Sequence[int],
-        scalars: Sequence[int],
+        new: New,
         tree: Any,
         args: Any,
         kwargs: Any,
     ) -> None:
-        """A call took a program that computes values itself, because these leaves were
-        new. Otherwise calls take what is planned."""
+        """A call took a program that computes values itself, because something was new.
+        Otherwise calls take what is planned."""
         inside = Plan()
-        inside.program, inside.scalars = program, scalars
-        self._complete(inside, self.inside_plan, answers, tree, args, kwargs, new)
+        inside.program, inside.leaf_kinds = program, new.kinds
+        self._complete(
+            inside, self.inside_plan, answers, tree, args, kwargs, [*new.leaves]
+        )
         inside.keep(args, kwargs, values)
-        self.inside_plan, self.new_leaves = inside, new
+        self.inside_plan, self.new = inside, new
         self._set_find(tree)
         ready = inside.ready.get(inside.key(args, kwargs))
         if ready is not None:
@@ -550,22 +554,30 @@ class Entry:
     def _set_find(self, tree: Any) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
         plan, inside, reader = self.plan, self.inside_plan, self._reader
-        if not self.new_leaves or reader is None:
+        new = self.new
+        if reader is None or not (new.leaves or new.objects):
             self.find = plan.find
             return
-        leaves = [*map(reader.leaf, self.new_leaves)]
+        leaves = [*map(reader.leaf, new.leaves)]
         found = jax.tree.leaves(tree)
-        arrays = [reader.array(i, found) for i in self.new_leaves]
+        arrays = [reader.array(i, found) for i in new.leaves]
         conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
-        conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
+        conditions += [f"not has_values({reader.object(i)})" for i in new.objects]
+        if plan.supplied_code != "False":
+            conditions.append(f"not ({plan.supplied_code})")
+        conditions.append("here.trace is concrete")
         if has_processes():
             conditions.append(f"are_global({joined(leaves)}) is {self.is_global}")
         arrays_of: dict[Any, dict[Any, str]] = {}
         for need in plan.needs:
-            if not {*need.positions}.isdisjoint(self.new_leaves):
+            slot = need.ask[0]
+            if slot in new.objects:
+                its = f"id({reader.object(slot)})"
+                arrays_of.setdefault(need.key, {})[slot] = its
+            elif not {*need.positions}.isdisjoint(new.leaves):
                 for key, places in need.reads:
                     ids = [f"id({reader.leaf(i)})" for i in places]
-                    arrays_of.setdefault(key, {})[need.ask[0]] = joined(ids)
+                    arrays_of.setdefault(key, {})[slot] = joined(ids)
         for each in arrays_of.values():  # inside, one object in two places is two
             if len(each) > 1:
                 codes = ", ".join(each.values())

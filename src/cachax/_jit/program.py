@@ -134,9 +134,8 @@ class Program:
                 if x is copy
             ]
             arguments = copies if self.computes_inside else []
-            given = enumerate(demand.leaves)
-            numbers = {i: type(x) for i, x in given if type(x) in NUMBERS}
-            return bring_out(out, leaves, table, arguments, numbers, self._has_tree)
+            types = [*map(type, demand.leaves)]
+            return bring_out(out, leaves, table, arguments, types, self._has_tree)
         except Exception as error:
             demand.check_failed(error)
             raise

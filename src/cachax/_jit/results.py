@@ -11,13 +11,14 @@ from itertools import islice
 from typing import Any
 
 import jax
+import numpy as np
 from jax.tree_util import tree_flatten
 
 from .._compat import CONCRETE, Tracer, trace_context
 from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
 from .._core.function import CachedFunction
-from .._core.inputs import Inputs, inputs_of
+from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
 from .._core.memo import memo_of
 from .._core.slots import layout_of
@@ -60,15 +61,17 @@ class Brought:
     """What it used, and the Python numbers of its object."""
     traced: "TracedNumbers | None" = None
     """Those that are leaves of an argument."""
+    is_owned: bool = False
+    """Whether it belongs to an object among the arguments."""
 
     def record(
         self, contents: Sequence[index.Contents], parts: Any
     ) -> index.Record | None:
-        """Given the arrays in the value, and the numbers that were traced. None if the
-        program took something else for numbers: an array of the same type."""
-        arrays, numbers = parts
-        statics, by_position = self.statics, self.numbers
+        """Given the arrays in the value, and the numbers that were traced, if there are
+        some. None if the program took something else for numbers."""
+        arrays, statics, by_position = parts, self.statics, self.numbers
         if self.traced is not None:
+            arrays, numbers = parts
             inputs = self.traced.inputs(numbers)
             if inputs is None:
                 return None
@@ -92,6 +95,10 @@ class Brought:
         index.put(
             self.key, (), self.statics, template, self.uses, self.numbers, holders
         )
+
+    def keep(self, obj: Any, arrays: Any) -> None:
+        """Keep it beside an object."""
+        memo_of(obj).keep(self.key, self.packed.fill(arrays, ()))
 
     def supply(self, out: Any, arrays: Any) -> None:
         """Put it on the object in the result."""
@@ -166,14 +173,17 @@ class About(int):
             name = f"brought_{number}"
             if each.is_supplied:
                 names[name], its_code = each.supply, f"{name}(out, {its})"
+            elif each.is_owned:
+                its_code = f"{name}({given.object(each.number)}, {its})"
+                names[name] = each.keep
             elif each.holders:
                 holders = joined([*map(reader.leaf, each.holders)])
                 names[name], its_code = each.put, f"{name}({holders}, {its})"
             else:
-                traced = () if each.traced is None else each.traced.leaves.values()
-                numbers = joined([*map(reader.leaf, traced)])
-                its_code = f"put_later({used}, {name}, ({its}, {numbers}))"
-                names[name] = each.record
+                if each.traced is not None:
+                    numbers = map(reader.leaf, each.traced.leaves.values())
+                    its = f"({its}, {joined([*numbers])})"
+                names[name], its_code = each.record, f"put_later({used}, {name}, {its})"
             code[each.is_argument].append(its_code)
         follow = [
             f"hasattr({given.array(i, its_leaves)}, '_cachax') and follow("
@@ -184,8 +194,9 @@ class About(int):
         code_of_all = [*code[True], *follow, *code[False]]
         self.keep = given.function(code_of_all, "out", "arrays", **names)
 
-    def take(self, out: Any, arrays: Any, entry: Any, args: Any, kwargs: Any) -> Any:
+    def take(self, result: Any, entry: Any, args: Any, kwargs: Any) -> Any:
         """What the function returned; what came with it is kept."""
+        out, arrays = result
         if trace_context.trace is not CONCRETE:
             tree, _ = entry.options.static.take_out(args, kwargs)
             _take_traced(self, out, arrays, jax.tree.leaves(tree))
@@ -203,8 +214,7 @@ def take(out: dict[Any, Any], entry: Any, args: Any, kwargs: Any) -> Any:
     ((about, result),) = out.items()
     if type(about) is not About:
         return out
-    returned, arrays = result
-    return about.take(returned, arrays, entry, args, kwargs)
+    return about.take(result, entry, args, kwargs)
 
 
 def bring_out(
@@ -212,21 +222,20 @@ def bring_out(
     given: Sequence[Any],
     table: Table,
     arguments: Sequence[Any],
-    numbers: dict[int, type],
+    types: Sequence[type],
     keep: bool,
 ) -> Any:
     """The result of a trace with everything that comes out with it; `out` itself if
     there is nothing. `arguments` are objects whose values were computed inside, and
-    `numbers` say which leaves are numbers outside. With `keep`, there is always
-    something.
+    `types` are those of the leaves outside. With `keep`, there is always something.
     """
     leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     origins = [id(table.origin(leaf)) for leaf in leaves]
     follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     brought = [
-        *_of_objects(arguments, given, table, True, numbers),
-        *_of_objects(_returned(out), leaves, table, False, {}),
+        *_of_objects(arguments, given, table, True, types),
+        *_of_objects(_returned(out), leaves, table, False, ()),
         *_supplied(_returned(out)),
     ]
     if not follows and not brought and not keep:
@@ -249,9 +258,11 @@ def _of_objects(
     leaves: Sequence[Any],
     table: Table,
     is_argument: bool,
-    numbers: dict[int, type],
+    types: Sequence[type],
 ) -> list[tuple[Brought, tuple[Any, ...]]]:
     places = {id(x): i for i, x in enumerate(leaves)}
+    numbers: dict[int, type] = {i: x for i, x in enumerate(types) if x in NUMBERS}
+    numpy = {i for i, cls in enumerate(types) if cls is np.ndarray}
     found = []
     for number, obj in enumerate(objects):
         for key, inputs, uses, value in _values_of(obj, table):
@@ -259,10 +270,11 @@ def _of_objects(
             if traced is not None:
                 used = [i for i in uses.positions if i not in traced.leaves]
                 uses = replace(uses, positions=tuple(used), numbers=None)
-            used = uses.arrays(inputs)
+            is_owned = any(places.get(id(x)) in numpy for x in inputs.arrays)
+            used = [] if is_owned else uses.arrays(inputs)
             holders = () if used or not is_argument or traced else inputs.arrays
             packed = template = None
-            if (used or holders) and all(id(x) in places for x in used):
+            if (used or holders or is_owned) and all(id(x) in places for x in used):
                 hides = has_hidden_arrays(value)
                 template = None if hides else template_of(value, used)
             if template is not None and _comes_out_the_same(template):
@@ -272,7 +284,7 @@ def _of_objects(
                 if is_argument:
                     raise CannotComeOutError
             else:
-                if traced is not None:
+                if traced is not None and not is_owned:
                     key.learned.put_for_all(traced.inputs(traced.zeros), uses)
                 about = Brought(
                     key,
@@ -287,6 +299,7 @@ def _of_objects(
                     uses=uses,
                     numbers=inputs.by_position,
                     traced=traced,
+                    is_owned=is_owned,
                 )
                 found.append((about, packed.arrays))
     return found
@@ -341,7 +354,7 @@ def _values_of(obj: Any, table: Table) -> list[Any]:
         return []  # the class drops something; a number comes out as an array
     if any(x is not y for x, y in zip(inputs.arrays, before.arrays, strict=True)):
         return []
-    if inputs.numbers and any(type(x) in _NUMBERS for x in jax.tree.leaves(obj)):
+    if inputs.numbers and any(type(x) in NUMBERS for x in jax.tree.leaves(obj)):
         return []
     names = names_of(type(obj))
     return [
@@ -349,9 +362,6 @@ def _values_of(obj: Any, table: Table) -> list[Any]:
         for key, its, uses, value in table.records
         if _belongs(key, names, obj) and holds(uses, inputs, its, table)
     ]
-
-
-_NUMBERS = (bool, int, float, complex)
 
 
 def _belongs(key: Computed, names: Sequence[str], obj: Any) -> bool:
