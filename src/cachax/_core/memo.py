@@ -120,7 +120,7 @@ class Memo(weakref.ref[Any]):
     supplied: dict[Key, Any]
     """What was supplied by `preset`. (Not the values that hold their object.)"""
     supplied_for: Any
-    """The identity of the object then. (To assign a property is no change of it.)"""
+    """The identity of the object then. (It stays when a property is assigned.)"""
     contents: list[Contents]
     """What stands for the object in the keys of calls, like the contents of an array:
     what is ready for these calls goes with it (`_jit`). One, or none yet."""
