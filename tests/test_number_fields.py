@@ -9,9 +9,13 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from flax import struct
 
 import cachax
+
+from measure import computations, computing
 
 ONES = jnp.ones(3)
 
@@ -202,3 +206,28 @@ def test_a_class_that_gives_its_fields_to_jax_as_a_dictionary() -> None:
         weighted = Weighted(x=ONES, rate=i / 2)
         assert weighted.norm == 3 + i / 2
         assert cachax.jit(lambda w: w.norm)(weighted) == 3 + i / 2
+
+
+@pytest.mark.parametrize("first", [np.float32(2), 2.0, jnp.float32(2)])
+@pytest.mark.parametrize("second", [np.float32(2), 2.0, jnp.float32(2), 3])
+def test_a_call_has_the_value_of_its_own_object(first: Any, second: Any) -> None:
+    """A number and an array in the same place are the same for JAX."""
+
+    class Either(struct.PyTreeNode):
+        x: Any
+        n: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return jnp.sum(self.x) if isinstance(self.n, jax.Array) else self.x[0]
+
+    x = jnp.array([1.0, 2.0])
+    use = cachax.jit(lambda o: o.total + 0)
+    objects = [Either(x, first), Either(x, second)]
+    expected = [3 if isinstance(n, jax.Array) else 1 for n in (first, second)]
+    for _ in range(3):
+        assert [use(o) for o in objects] == expected
+        with computations() as counts:
+            assert [o.total for o in objects] == expected
+        assert not counts

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 from jax.tree_util import tree_flatten
+from numpy import ndim
 
 from .._compat import CONCRETE, has_processes, settings, trace_context
 from .._core import index
@@ -39,7 +40,7 @@ from .demand import (
     may_get_fields,
     objects_in,
 )
-from .inside import New, kind_code
+from .inside import New, kind_code, kind_of
 from .options import Options
 from .paths import Reader, joined
 from .results import take
@@ -178,8 +179,8 @@ class Plan:
     positions: tuple[int, ...] = ()
     """The leaves that a value was ever found by, and the numbers among them."""
     numbers: tuple[int, ...] = ()
-    leaf_kinds: Any = ()
-    """Those of leaves that a program computes values of (`inside.py`)."""
+    leaf_kinds: Any = None
+    """The types of leaves that may be numbers or arrays, which is the same for JAX."""
     by_object = False
     """Whether a value belongs to an object, so that its arrays don't find it."""
     owners: tuple[Slot, ...] = ()
@@ -213,6 +214,9 @@ class Plan:
         """Functions in the code of `find`."""
         self.is_supplied: Read = _nothing
         """Whether the user stored a value on an object, except the owners."""
+        self.read_kinds: Read = _nothing
+        self.kinds: Any = ()
+        """What `leaf_kinds` are found by, and what is found."""
         self.on_owners: list[Any] = []
         """Functions that find what is supplied on each owner, and what was."""
         self._seen: dict[Any, bool] = Recent(10_000)
@@ -233,6 +237,8 @@ class Plan:
         values: list[Any] = []
         try:
             if self.is_supplied(args, kwargs):
+                return None
+            if self.read_kinds(args, kwargs) != self.kinds:
                 return None
             for find, before in self.on_owners:
                 if supplied_on(find(args, kwargs)) != before:
@@ -436,6 +442,16 @@ class Entry:
         if {need.ask for need in needs} != {need.ask for need in before.needs}:
             numbers.update(before.numbers)
         plan.positions, plan.numbers = tuple(sorted(positions)), tuple(numbers)
+        leaves = jax.tree.leaves(tree)
+        if plan.leaf_kinds is None:
+            spans = [self.spans[slot] for slot, _ in answers if isinstance(slot, int)]
+            scalars = {i for x in spans for i in range(x.start, x.stop)}
+            scalars = {i for i in scalars - positions - numbers if not ndim(leaves[i])}
+            plan.leaf_kinds = [(i, kind_of(leaves[i])) for i in sorted(scalars)]
+        reader, kinds = self.reader(tree), plan.leaf_kinds
+        code = [kind_code(reader.leaf(i), kind) for i, kind in kinds]
+        plan.read_kinds = reader.function(code)
+        plan.kinds = plan.read_kinds(args, kwargs)
         self._note_supplied(plan, before, tree)
         self._note_static_numbers(plan, answers, tree)
         plan.static_numbers = [*map(_identity, plan.read_fields(args, kwargs))]

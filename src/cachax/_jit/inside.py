@@ -85,7 +85,7 @@ def new_in_call(
             if not its:  # the next call can't tell
                 return None
             new.leaves.update(dict.fromkeys(its))
-        new.leaf_kinds |= {i: _kind(leaves[i]) for i in span}
+        new.leaf_kinds |= {i: kind_of(leaves[i]) for i in span}
         if need.inner is None or is_owned:
             # It may read any value of the objects inside.
             known = _known_inside(entry, objects, leaves, slot)
@@ -112,7 +112,8 @@ def _can_be_traced(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) or type(leaf) in NUMBERS
 
 
-def _kind(leaf: Any) -> Any:
+def kind_of(leaf: Any) -> Any:
+    """Of a leaf: what counts of it is the same for JAX."""
     return (type(leaf), *([leaf.dtype] if isinstance(leaf, np.ndarray) else []))
 
 

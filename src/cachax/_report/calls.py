@@ -90,8 +90,9 @@ class Calls:
         return inside
 
     def _take(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def take(about: About, out: Any, arrays: Any, *call: Any) -> Any:
-            out = original(about, out, arrays, *call)
+        def take(about: About, result: Any, *call: Any) -> Any:
+            out = original(about, result, *call)
+            _, arrays = result
             calls = self._doing.calls
             if calls and not is_traced(out):
                 remaining = iter(arrays)
