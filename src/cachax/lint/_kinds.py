@@ -148,11 +148,45 @@ class Kinds:
         if made is not Kind.UNKNOWN:
             return made
         kind = self.of(value, module)
-        if kind is Kind.TREE:
-            function = value.func if isinstance(value, ast.Call) else None
-            name = self._project.name_of(function, module)
-            return Kind.ARRAY if _gives_only_arrays(name) else Kind.UNKNOWN
-        return kind
+        if isinstance(value, ast.Call) and kind in (Kind.TREE, Kind.UNKNOWN):
+            name = self._project.name_of(value.func, module)
+            if kind is Kind.TREE and _gives_only_arrays(name):
+                return Kind.ARRAY
+            return self._part_returned(value, key, module)
+        return Kind.UNKNOWN if kind is Kind.TREE else kind
+
+    def _part_returned(self, call: ast.Call, key: ast.expr, module: Module) -> Kind:
+        """Of `f(x)[1]`, where every `return` of `f` has a tuple: of its second part."""
+        found = self._function_called(call.func, module)
+        number = key.value if isinstance(key, ast.Constant) else None
+        if found is None or found[0] in self._asked or not isinstance(number, int):
+            return Kind.UNKNOWN
+        function, other = found
+        nodes = other.own_nodes(function)
+        values = [node.value for node in nodes if isinstance(node, ast.Return)]
+        if not all(isinstance(v, ast.Tuple) and len(v.elts) > number for v in values):
+            return Kind.UNKNOWN
+        self._asked.add(function)
+        try:
+            parts = [v.elts[number] for v in values if isinstance(v, ast.Tuple)]
+            kinds = {self.of(part, other) for part in parts}
+        finally:
+            self._asked.remove(function)
+        return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+
+    def _function_called(
+        self, function: ast.expr, module: Module
+    ) -> tuple[FunctionNode, Module] | None:
+        """The function or method of the project that a call calls, and its file."""
+        match self._project.resolve(function, module):
+            case Definition(other, ast.FunctionDef() as inner):
+                return inner, other
+        if isinstance(function, ast.Attribute):
+            owner = self._objects.class_of(function.value, module)
+            method = owner.method(function.attr) if owner else None
+            if method is not None:
+                return method[1], method[0].module
+        return None
 
     def _name(self, node: ast.Name, name: str, module: Module) -> Kind:
         for scope in module.scopes(node):
@@ -355,9 +389,13 @@ class Kinds:
         )
 
     def _bounds(self, name: ast.Name, module: Module) -> list[Bound]:
-        """The assignments of a local variable."""
-        scope = next(iter(module.scopes(name)), None)
-        return module.bound_in(scope).get(name.id, []) if scope else []
+        """The assignments of a local variable, in its function or one around that."""
+        for scope in module.scopes(name):
+            if isinstance(scope, FunctionNode | ast.Lambda):
+                bounds = module.bound_in(scope).get(name.id, [])
+                if bounds or parameter_of(scope, name.id):
+                    return bounds
+        return []
 
     def _is_method_of_array(self, function: ast.expr, module: Module) -> bool:
         return (

@@ -74,14 +74,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .._classes import Class
+from .._classes import Class, is_setter
 from .._code import Code, Found
 from .._finding import Severity
 from .._held import arrays_read, arrays_read_inside
 from .._module import FunctionNode
-from .._reach import attributes_read, methods_used
+from .._reach import attributes_read, methods_used, reads_reached
 from .._tracing import Traced, TracedNode, parameters, reads_of
-from .._writes import is_maker, is_setter, own_object, writes
+from .._writes import is_maker, own_object, writes
 
 CODE = "CX205"
 SEVERITY = Severity.ERROR
@@ -194,18 +194,12 @@ def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
         return
     later = _assigned_later(cls, set())
     read = {node.attr for node in reads_of(obj, traced.function)}
-    read = {name for inner in read for name in _through(inner, cls)}
+    read |= {through.attr for through, _ in reads_reached(read, cls)}
     changed = sorted(read & later & set(cls.fields))
     arrays = sorted(arrays_read_inside(traced.function, obj, cls, code))
     if changed or arrays:
         name = changed[0] if changed else arrays[0]
         yield _found(traced, kept, cls, name, changed=bool(changed))
-
-
-def _through(name: str, cls: Class) -> set[str]:
-    """An attribute, or those that the method or property of this name reads."""
-    method = cls.method(name)
-    return attributes_read(method[1], cls) if method else {name}
 
 
 def _where_jitted(method: FunctionNode, code: Code) -> set[ast.AST]:
@@ -219,7 +213,7 @@ def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
     """The attributes that methods assign after the object was made."""
     found: set[str] = set()
     for owner in cls.ancestors:
-        for function in owner.own_methods.values():
+        for function in owner.own_functions:
             obj = own_object(function, owner.module)
             later = is_setter(function) or not is_maker(function, owner)
             if obj and later and function not in apart_from:
