@@ -425,3 +425,48 @@ def test_a_table_that_is_filled_outside_of_the_trace() -> None:
     """
     assert codes(cached) == []
     assert codes(cached.replace("core.eval_context", "named_scope")) == ["CX204"]
+
+
+def test_a_default_that_is_computed_outside_of_the_trace() -> None:
+    """opax: BayesianDynamicsModel.predict"""
+    text = """
+    class Model:
+        def __init__(self):
+            self.index = jnp.zeros(1)
+            self._make()
+
+        def _make(self):
+            def predict(x, index=self.index):
+                return x[index]
+
+            self.predict = jax.jit(predict)
+
+        def set_index(self, index):
+            self.index = index
+    """
+    assert codes(text) == []
+    assert codes(text.replace("x[index]", "x[self.index]")) == ["CX205"]
+
+
+def test_a_pytree_of_which_no_array_is_read() -> None:
+    """opax: GPDynamicsModel.predict_with_uncertainty"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Process:
+        def __init__(self, n):
+            self.n = n
+            self.state = jnp.zeros(n)
+
+        def predict(self, x, state):
+            return x @ state / self.n
+
+        def tree_flatten(self):
+            return (self.state,), self.n
+
+    class Dynamics:
+        def __init__(self, n):
+            self.model = Process(n)
+            self.predict = jax.jit(lambda x, state: self.model.predict(x, state))
+    """
+    assert codes(text) == []
+    assert codes(text.replace("x @ state", "x @ self.state")) == ["CX205"]
