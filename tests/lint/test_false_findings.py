@@ -470,3 +470,24 @@ def test_a_pytree_of_which_no_array_is_read() -> None:
     """
     assert codes(text) == []
     assert codes(text.replace("x @ state", "x @ self.state")) == ["CX205"]
+
+
+def test_leaves_that_are_put_into_their_structure_on_first_use() -> None:
+    """haiku: FlatMap._to_mapping"""
+    text = """
+    class Flat:
+        def __init__(self, leaves, structure):
+            self.leaves = leaves
+            self.structure = structure
+            self._mapping = None
+
+        def mapping(self):
+            if self._mapping is None:
+                self._mapping = jax.tree.unflatten(self.structure, self.leaves)
+            return self._mapping
+
+    jax.tree_util.register_pytree_node(Flat, lambda f: (f.leaves, f.structure), make)
+    """
+    assert codes(text) == []
+    computed = text.replace("(self.structure, self.leaves)", "(jnp.sin, self.leaves)")
+    assert codes(computed.replace("jax.tree.unflatten", "jax.tree.map")) == ["CX101"]

@@ -27,6 +27,8 @@ from ._objects import Objects, arguments, parameter_of
 from ._project import Definition, Project
 
 _MAPS = re.compile(r"jax\.(tree\.map|tree_map|tree_util\.tree_map)")
+# Puts arrays into another structure: nothing is computed.
+_REARRANGES = re.compile(r"jax\.(tree|tree_util)\.(?!(tree_)?(map|reduce))\w+")
 # Methods that arrays have, and nothing else that may be in a field.
 _CLEAR_METHODS = METHODS_OF_ARRAYS - {
     *("get", "set", "add", "copy", "sort", "view", "apply", "multiply", "power"),
@@ -381,7 +383,8 @@ class Kinds:
                     and self.of_annotation(function.returns, other).has_arrays
                 ):
                     return True
-        if self._is_question(value, module):
+        name = public_name(self._project.name_of(value.func, module))
+        if _REARRANGES.fullmatch(name) or self._is_question(value, module):
             return False
         given = [*value.args, *(keyword.value for keyword in value.keywords)]
         return self._is_method_of_array(value.func, module) or any(
