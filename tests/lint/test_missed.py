@@ -1067,6 +1067,24 @@ def test_a_part_of_the_tuple_that_a_method_returns() -> None:
     assert codes(text.replace("state + self.background", number)) == []
 
 
+def test_a_part_of_a_tuple_with_a_star() -> None:
+    """jaxampler: Beta._logpdf_x"""
+    text = """
+    def cast(*given):
+        return shape_of(*given), *(jnp.asarray(one) for one in given)
+
+    class Beta:
+        def __init__(self, a, b):
+            self.shape, self.a, self.b = cast(a, b)
+
+        @partial(jax.jit, static_argnums=0)
+        def density(self, x):
+            return density(x, self.b)
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("density(x, self.b)", "x.reshape(self.shape)")) == []
+
+
 def test_a_cached_function_with_an_array_or_none_in_it() -> None:
     """spectraxgk: _cached_hermitian_projector"""
     text = """

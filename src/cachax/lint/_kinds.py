@@ -166,11 +166,9 @@ class Kinds:
         function, other = found
         nodes = other.own_nodes(function)
         values = [node.value for node in nodes if isinstance(node, ast.Return)]
-        if not all(isinstance(v, ast.Tuple) and len(v.elts) > number for v in values):
-            return Kind.UNKNOWN
+        parts = [_part_of(value, number) for value in values]
         self._asked.add(function)
         try:
-            parts = [v.elts[number] for v in values if isinstance(v, ast.Tuple)]
             kinds = {self.of(part, other) for part in parts}
         finally:
             self._asked.remove(function)
@@ -583,6 +581,15 @@ class Kinds:
         if kind is Kind.ARRAY and function.attr in METHODS_WITHOUT_ARRAY:
             return Kind.OTHER
         return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+
+def _part_of(value: ast.expr | None, number: int) -> ast.expr | None:
+    """`value[number]`, if it is a tuple: in `(x, *y)`, all but the first are in `y`."""
+    parts = value.elts if isinstance(value, ast.Tuple) else []
+    for index, part in enumerate(parts):
+        if index == number or isinstance(part, ast.Starred):
+            return part
+    return None
 
 
 def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:
