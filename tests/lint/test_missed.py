@@ -961,7 +961,7 @@ def test_arrays_that_are_read_through_super(read: str) -> None:
     assert codes(text.replace("Buffer(self.scores)", "Buffer(self.size)")) == []
 
 
-def test_a_kept_function_that_another_one_calls() -> None:
+def test_a_kept_function_that_a_kept_function_calls() -> None:
     """opax: PendulumReward.predict"""
     text = """
     class Reward:
@@ -1102,3 +1102,23 @@ def test_a_cached_function_with_an_array_or_none_in_it() -> None:
     """
     assert severities(text) == [("CX204", "information")]
     assert codes(text.replace("jnp.arange", "np.arange")) == []
+
+
+def test_an_object_with_a_field_that_may_be_an_array() -> None:
+    """rebayes: Rebayes.predict_state"""
+    text = """
+    class Parameters(NamedTuple):
+        emission: Callable
+        covariance: float | Array
+
+    class Filter:
+        def __init__(self, parameters: Parameters):
+            self.parameters = parameters
+
+        @partial(jax.jit, static_argnums=0)
+        def predict(self, cov):
+            return cov + self.parameters.covariance
+    """
+    assert severities(text) == [("CX205", "warning")]
+    function = "self.parameters.emission(cov)"
+    assert codes(text.replace("cov + self.parameters.covariance", function)) == []

@@ -88,13 +88,16 @@ def _reads_array(
         if method is not None:
             return bool(arrays_read(method[1], other, code, depth - 1))
         if member in other.fields:
-            return code.kinds.of_field(other.fields[member]).has_arrays
+            return _is_array(other.fields[member], code)
     return (
-        code.kinds.of_field(field).has_arrays
-        or code.kinds.names_array(field)
+        _is_array(field, code)
         or (depth == _MOST_DEPTH and _is_leaf(field, cls, code))
         or is_used_as_array(read.attr, cls, code)
     )
+
+
+def _is_array(field: Field, code: Code) -> bool:
+    return code.kinds.of_field(field).has_arrays or code.kinds.names_array(field)
 
 
 def _is_leaf(field: Field, cls: Class, code: Code) -> bool:
