@@ -491,3 +491,14 @@ def test_leaves_that_are_put_into_their_structure_on_first_use() -> None:
     assert codes(text) == []
     computed = text.replace("(self.structure, self.leaves)", "(jnp.sin, self.leaves)")
     assert codes(computed.replace("jax.tree.unflatten", "jax.tree.map")) == ["CX101"]
+
+
+def test_a_cached_function_that_a_partial_jit_makes() -> None:
+    """tpu-inference: _get_decode_core"""
+    text = """
+    @functools.lru_cache
+    def decode_core():
+        return functools.partial(jax.jit, static_argnames="n")(_decode)
+    """
+    assert codes(text) == []
+    assert codes(text.replace("(_decode)", "(_decode)(1)")) == ["CX204"]

@@ -499,7 +499,8 @@ class Kinds:
         if function is not made_by and makes_array_functions(
             self._project.name_of(made_by, module)
         ):
-            return Kind.TREE
+            makes_function = _is_partial_of(function, made_by)
+            return Kind.OTHER if makes_function else Kind.TREE
         return Kind.UNKNOWN
 
     def _call_of_closure(self, maker: ast.Call, module: Module) -> Kind:
@@ -581,6 +582,11 @@ class Kinds:
         if kind is Kind.ARRAY and function.attr in METHODS_WITHOUT_ARRAY:
             return Kind.OTHER
         return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+
+def _is_partial_of(node: ast.expr, function: ast.expr) -> bool:
+    """`partial(jax.jit, ...)`: what it makes of a function is a function."""
+    return isinstance(node, ast.Call) and function in node.args
 
 
 def _part_of(value: ast.expr | None, number: int) -> ast.expr | None:
