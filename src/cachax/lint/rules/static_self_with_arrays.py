@@ -8,8 +8,11 @@ error). An attribute counts as an array if `__init__` assigns one to it, if its
 annotation says so, if the class uses it as only arrays can be used (`self.x @ y`,
 `jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`, `net.apply(self.x, y)`,
 `self.x[i]` where `i` is an argument of the jitted method, or as an argument that a
-function of the project annotates as an array), or if it is an object of the project
-that holds arrays. Subclasses in the same file that inherit the method count too. An
+function of the project annotates as an array), if the class is a pytree and the
+attribute is one of its leaves, or if it is an object of the project of which arrays are
+read. What other methods, `super()` and functions in attributes
+(`self.f = jax.vmap(self.g)`) read counts too, and so do subclasses in the same file
+that inherit the method. An
 error is also reported if the bound method is jitted and kept, as in
 `self.f = jax.jit(self.method)` (in a variable, it is information), or if a function
 that reads `self` is jitted and kept when the object is made or on first use, as in
