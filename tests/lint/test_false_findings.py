@@ -425,3 +425,80 @@ def test_a_table_that_is_filled_outside_of_the_trace() -> None:
     """
     assert codes(cached) == []
     assert codes(cached.replace("core.eval_context", "named_scope")) == ["CX204"]
+
+
+def test_a_default_that_is_computed_outside_of_the_trace() -> None:
+    """opax: BayesianDynamicsModel.predict"""
+    text = """
+    class Model:
+        def __init__(self):
+            self.index = jnp.zeros(1)
+            self._make()
+
+        def _make(self):
+            def predict(x, index=self.index):
+                return x[index]
+
+            self.predict = jax.jit(predict)
+
+        def set_index(self, index):
+            self.index = index
+    """
+    assert codes(text) == []
+    assert codes(text.replace("x[index]", "x[self.index]")) == ["CX205"]
+
+
+def test_a_pytree_of_which_no_array_is_read() -> None:
+    """opax: GPDynamicsModel.predict_with_uncertainty"""
+    text = """
+    @jax.tree_util.register_pytree_node_class
+    class Process:
+        def __init__(self, n):
+            self.n = n
+            self.state = jnp.zeros(n)
+
+        def predict(self, x, state):
+            return x @ state / self.n
+
+        def tree_flatten(self):
+            return (self.state,), self.n
+
+    class Dynamics:
+        def __init__(self, n):
+            self.model = Process(n)
+            self.predict = jax.jit(lambda x, state: self.model.predict(x, state))
+    """
+    assert codes(text) == []
+    assert codes(text.replace("x @ state", "x @ self.state")) == ["CX205"]
+
+
+def test_leaves_that_are_put_into_their_structure_on_first_use() -> None:
+    """haiku: FlatMap._to_mapping"""
+    text = """
+    class Flat:
+        def __init__(self, leaves, structure):
+            self.leaves = leaves
+            self.structure = structure
+            self._mapping = None
+
+        def mapping(self):
+            if self._mapping is None:
+                self._mapping = jax.tree.unflatten(self.structure, self.leaves)
+            return self._mapping
+
+    jax.tree_util.register_pytree_node(Flat, lambda f: (f.leaves, f.structure), make)
+    """
+    assert codes(text) == []
+    computed = text.replace("(self.structure, self.leaves)", "(jnp.sin, self.leaves)")
+    assert codes(computed.replace("jax.tree.unflatten", "jax.tree.map")) == ["CX101"]
+
+
+def test_a_cached_function_that_a_partial_jit_makes() -> None:
+    """tpu-inference: _get_decode_core"""
+    text = """
+    @functools.lru_cache
+    def decode_core():
+        return functools.partial(jax.jit, static_argnames="n")(_decode)
+    """
+    assert codes(text) == []
+    assert codes(text.replace("(_decode)", "(_decode)(1)")) == ["CX204"]

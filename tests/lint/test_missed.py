@@ -906,3 +906,219 @@ def test_a_cached_method_that_returns_a_function() -> None:
     assert severities(text) == [("CX204", "warning")]  # the object is the key
     plain = text.replace("(eqx.Module)", "")
     assert severities(plain) == [("CX204", "information")]
+
+
+@pytest.mark.parametrize(
+    "flatten",
+    [
+        "lambda obj: obj._flatten()",
+        "Cosmology._flatten",
+        "lambda c: ((c.h, c.n), None)",
+    ],
+)
+def test_a_registered_pytree_with_a_static_self(flatten: str) -> None:
+    """hmfast: Cosmology.sigma_m"""
+    text = """
+    class Cosmology:
+        def __init__(self, h, n, emulator):
+            self.h, self.n = h, n
+            self.emulator = emulator
+
+        def _flatten(self):
+            children = (self.h, self.n)
+            return children, self.emulator
+
+        @partial(jax.jit, static_argnums=0)
+        def growth(self, z):
+            return z * self.h
+
+    jax.tree_util.register_pytree_node(Cosmology, FLATTEN, rebuilt)
+    """.replace("FLATTEN", flatten)
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("z * self.h", "self.emulator(z)")) == []
+    assert codes(text.replace("self.h, self.n = h, n", "self.h, self.n = 1, 2")) == []
+
+
+@pytest.mark.parametrize("read", ["super().reset()", "(lambda: parent.reset())()"])
+def test_arrays_that_are_read_through_super(read: str) -> None:
+    """minimax: PopPLRManager.reset"""
+    text = """
+    class Manager:
+        def __init__(self, size):
+            self.size = size
+            self.scores = jnp.full(size, -jnp.inf)
+
+        def reset(self):
+            return Buffer(self.scores)
+
+    class Population(Manager):
+        @partial(jax.jit, static_argnums=0)
+        def reset(self):
+            parent = super()
+            return READ
+    """.replace("READ", read)
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("Buffer(self.scores)", "Buffer(self.size)")) == []
+
+
+def test_a_kept_function_that_a_kept_function_calls() -> None:
+    """opax: PendulumReward.predict"""
+    text = """
+    class Reward:
+        def __init__(self):
+            self.low = None
+            self._make()
+
+        def _make(self):
+            self.rescale = jax.jit(lambda action: rescale(action, self.low))
+
+            def predict(obs, action):
+                return cost(obs, self.rescale(action))
+
+            self.predict = jax.jit(predict)
+
+        def set_bounds(self, low):
+            self.low = low
+    """
+    assert severities(text) == [("CX205", "error")] * 2
+    assert codes(text.replace("self.low = low", "return low")) == []
+
+
+def test_a_mapped_method_that_a_jitted_one_calls() -> None:
+    """minimax: BatchEnv.step"""
+    text = """
+    class Batch:
+        def __init__(self, size):
+            self.size = size
+            self.keys = jax.random.split(jax.random.key(0), size)
+            self.step = jax.vmap(functools.partial(self._step, 1))
+
+        def _step(self, scale, key):
+            return self.keys[0], key, scale
+
+        @partial(jax.jit, static_argnums=0)
+        def run(self, keys):
+            return self.step(keys)
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("self.keys[0]", "self.size")) == []
+
+
+def test_a_property_that_has_a_setter_too() -> None:
+    """stadion: SDE._simulate_dynamical_system"""
+    text = """
+    class Dynamics:
+        def __init__(self):
+            self._size = None
+
+        @property
+        def size(self):
+            return self._size
+
+        @size.setter
+        def size(self, value):
+            self._size = value
+
+        @partial(jax.jit, static_argnums=0)
+        def simulate(self, key):
+            return jax.random.normal(key, (self.size,))
+    """
+    assert severities(text) == [("CX205", "error")]
+    assert codes(text.replace("(self.size,)", "(3,)")) == []
+
+
+def test_a_lazy_property_that_has_a_setter_too() -> None:
+    text = """
+    class Process(eqx.Module):
+        x: Array
+
+        @property
+        def factor(self):
+            if self._factor is None:
+                object.__setattr__(self, "_factor", jnp.linalg.cholesky(self.x))
+            return self._factor
+
+        @factor.setter
+        def factor(self, value):
+            object.__setattr__(self, "_factor", value)
+    """
+    assert "CX101" in codes(text)
+
+
+def test_a_part_of_the_tuple_that_a_method_returns() -> None:
+    """jaxatari: PongRenderer.render"""
+    text = """
+    class Utilities:
+        def load(self, names):
+            colours = {name: number for number, name in enumerate(names)}
+            return jnp.zeros((3, 3)), colours
+
+    class Renderer:
+        def __init__(self, names):
+            self.utilities = Utilities()
+            self.background, self.colours = self.utilities.load(names)
+
+        @partial(jax.jit, static_argnums=0)
+        def render(self, state):
+            return state + self.background
+    """
+    assert severities(text) == [("CX205", "warning")]
+    number = "state + self.colours['red']"
+    assert codes(text.replace("state + self.background", number)) == []
+
+
+def test_a_part_of_a_tuple_with_a_star() -> None:
+    """jaxampler: Beta._logpdf_x"""
+    text = """
+    def cast(*given):
+        return shape_of(*given), *(jnp.asarray(one) for one in given)
+
+    class Beta:
+        def __init__(self, a, b):
+            self.shape, self.a, self.b = cast(a, b)
+
+        @partial(jax.jit, static_argnums=0)
+        def density(self, x):
+            return density(x, self.b)
+    """
+    assert severities(text) == [("CX205", "warning")]
+    assert codes(text.replace("density(x, self.b)", "x.reshape(self.shape)")) == []
+
+
+def test_a_cached_function_with_an_array_or_none_in_it() -> None:
+    """spectraxgk: _cached_hermitian_projector"""
+    text = """
+    @functools.lru_cache
+    def projector(n):
+        if n > 1:
+            negative = jnp.arange(n - 1, 0, -1)
+        else:
+            negative = None
+
+        def project(x):
+            return x if negative is None else x[negative]
+
+        return project
+    """
+    assert severities(text) == [("CX204", "information")]
+    assert codes(text.replace("jnp.arange", "np.arange")) == []
+
+
+def test_an_object_with_a_field_that_may_be_an_array() -> None:
+    """rebayes: Rebayes.predict_state"""
+    text = """
+    class Parameters(NamedTuple):
+        emission: Callable
+        covariance: float | Array
+
+    class Filter:
+        def __init__(self, parameters: Parameters):
+            self.parameters = parameters
+
+        @partial(jax.jit, static_argnums=0)
+        def predict(self, cov):
+            return cov + self.parameters.covariance
+    """
+    assert severities(text) == [("CX205", "warning")]
+    function = "self.parameters.emission(cov)"
+    assert codes(text.replace("cov + self.parameters.covariance", function)) == []

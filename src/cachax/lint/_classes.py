@@ -19,7 +19,7 @@ from ._module import FunctionNode, Module, dotted, parts_of
 from ._project import Definition, Project
 
 _PROPERTIES = re.compile(r"\w*property\w*|reify|lazy", re.IGNORECASE)
-FLATTENERS = ("tree_flatten", "tree_flatten_with_keys", "__tree_flatten__")
+_FLATTENERS = ("tree_flatten", "tree_flatten_with_keys", "__tree_flatten__")
 Wrapped = FunctionNode | ast.Lambda  # what a property is made of
 
 
@@ -151,15 +151,22 @@ class Class:
         return self.family is not None and self.family.frozen and not thawed
 
     @functools.cached_property
-    def own_methods(self) -> dict[str, FunctionNode]:
-        return {
-            node.name: node for node in self.node.body if isinstance(node, FunctionNode)
-        }
+    def own_functions(self) -> list[FunctionNode]:
+        """Methods and properties, with the setters of properties."""
+        return [node for node in self.node.body if isinstance(node, FunctionNode)]
 
-    def method(self, name: str) -> tuple["Class", FunctionNode] | None:
+    @functools.cached_property
+    def own_methods(self) -> dict[str, FunctionNode]:
+        """By name. For a property, that is what computes it."""
+        return {f.name: f for f in self.own_functions if not is_setter(f)}
+
+    def method(
+        self, name: str, below: "Class | None" = None
+    ) -> tuple["Class", FunctionNode] | None:
         """A method, and the class that has it. For `y = property(f)` in the body of
-        the class, that is `f`."""
-        for cls in self.ancestors:
+        the class, that is `f`. With `below`, as `super()` finds it in that class."""
+        start = self.ancestors.index(below) + 1 if below else 0
+        for cls in self.ancestors[start:]:
             if name in cls.own_methods:
                 return cls, cls.own_methods[name]
             wrapped = cls.wrapped.get(name, (None,))[0]
@@ -215,9 +222,8 @@ class Class:
     def tree_fields(self) -> set[str]:
         """The attributes that JAX knows of: declared, or read where it is flattened."""
         names = {name for name in self.declared if self.family}
-        for method in FLATTENERS:
-            found = self.method(method)
-            for node in ast.walk(found[1]) if found else ():
+        for function, _ in self._flatteners:
+            for node in ast.walk(function):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                     names.add(node.attr)
         return names
@@ -230,12 +236,42 @@ class Class:
         names = {name for name, field in self.declared.items() if not field.static}
         if not self.family.flattens_fields:
             names = set()
-        for method in FLATTENERS:
-            found = self.method(method)
-            if found is not None:
-                names = set(_children(found[1], found[0].module))
-                break
+        for function, module in self._flatteners[:1]:
+            names = set(_children(function, module))
         return names | self._named_leaves
+
+    @property
+    def _flatteners(self) -> list[tuple[Wrapped, Module]]:
+        """Its own, else those of the nearest base that has some."""
+        return next((c.own_flatteners for c in self.ancestors if c.own_flatteners), [])
+
+    @functools.cached_property
+    def own_flatteners(self) -> list[tuple[Wrapped, Module]]:
+        """The functions that take its objects apart, and their files: methods with the
+        names that JAX knows, or what a call in its file registers."""
+        found: list[tuple[Wrapped, Module]] = [
+            (self.own_methods[name], self.module)
+            for name in _FLATTENERS
+            if name in self.own_methods
+        ]
+        for call in self._registrations("register_pytree"):
+            if len(call.args) < 2:
+                continue
+            function: object = call.args[1]
+            module = self.module
+            match self.project.resolve(call.args[1], self.module):
+                case Definition(module, ast.FunctionDef() as function):
+                    pass
+            if isinstance(function, Wrapped):
+                found.append((self._called_by_lambda(function) or function, module))
+        return found
+
+    def _called_by_lambda(self, function: Wrapped) -> FunctionNode | None:
+        """The method in `lambda obj: obj.flatten()`."""
+        match function:
+            case ast.Lambda(_, ast.Call(ast.Attribute(ast.Name(), name))):
+                return self.own_methods.get(name)
+        return None
 
     @property
     def _named_leaves(self) -> set[str]:
@@ -296,21 +332,22 @@ class Class:
         calls = [n for n in self.node.decorator_list if isinstance(n, ast.Call)]
         found = {
             name
-            for call in [*calls, *self._registrations]
+            for call in [*calls, *self._registrations("register_dataclass")]
             for argument in call.keywords
             if argument.arg == "meta_fields"
             for name in strings(argument.value)
         }
-        by_position = [c.args[2] for c in self._registrations if len(c.args) > 2]
+        calls = self._registrations("register_dataclass")
+        by_position = [call.args[2] for call in calls if len(call.args) > 2]
         return found.union(*map(strings, by_position))
 
-    @property
-    def _registrations(self) -> list[ast.Call]:
-        """The calls of `register_dataclass(Foo, ...)` for this class in its file."""
+    def _registrations(self, function: str) -> list[ast.Call]:
+        """The calls of `register_dataclass(Foo, ...)` or another function, whose name
+        begins so, for this class in its file."""
         return [
             call
             for call in self.module.calls
-            if (dotted(call.func) or "").endswith("register_dataclass")
+            if (dotted(call.func) or "").rpartition(".")[2].startswith(function)
             and call.args
             and isinstance(call.args[0], ast.Name)
             and call.args[0].id == self.name
@@ -392,17 +429,25 @@ def _attributes_in(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast
                 yield from _attributes_in(inner, part)
 
 
-def _children(function: FunctionNode, module: Module) -> Iterator[str]:
+def _children(function: Wrapped, module: Module) -> Iterator[str]:
     """The attributes in the first of the two parts that a `tree_flatten` returns."""
     assigned = module.bound_in(function)
-    for node in module.own_nodes(function):
-        match node:
-            case ast.Return(ast.Tuple([children, _])):
+    obj = next((argument.arg for argument in function.args.args), "self")
+    returned = [
+        n.value for n in module.own_nodes(function) if isinstance(n, ast.Return)
+    ]
+    if isinstance(function, ast.Lambda):
+        returned = [function.body]
+    for value in returned:
+        match value:
+            case ast.Tuple([children, _]):
                 parts = [children]
                 for part in parts:  # grows while it is walked
                     for inner in ast.walk(part):
                         match inner:
-                            case ast.Attribute(ast.Name("self"), name):
+                            case ast.Attribute(ast.Name(variable), name) if (
+                                variable == obj
+                            ):
                                 yield name
                             case ast.Name(name) if len(assigned.get(name, [])) == 1:
                                 value = assigned[name][0].value
@@ -423,6 +468,14 @@ def _is_of_the_class(annotation: ast.expr) -> bool:
 def class_of(node: ast.ClassDef, module: Module, project: Project) -> Class:
     """The class of a node: always the same one."""
     return module.remember((Class, node), lambda: Class(node, module, project))
+
+
+def is_setter(function: FunctionNode) -> bool:
+    """`@x.setter`: to write is its purpose."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("setter", "deleter")
+        for node in function.decorator_list
+    )
 
 
 def is_property(function: FunctionNode) -> bool:

@@ -97,7 +97,7 @@ def _by_tree_at(
 
 
 def _by_writes(cls: Class, code: Code) -> Iterator[_Given]:
-    for function in cls.own_methods.values():
+    for function in cls.own_functions:
         obj = own_object(function, code.module)
         written = writes(function, obj, code.module) if obj else []
         whole = [w for w in written if w.value is not None and not w.is_item]

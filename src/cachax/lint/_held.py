@@ -12,9 +12,9 @@ from ._jax_names import ATTRIBUTES_OF_NO_ARRAY, Kind, public_name
 from ._module import FunctionNode, Module
 from ._objects import arguments
 from ._project import Definition
-from ._reach import members_reached, methods_used
+from ._reach import reads_reached
 from ._tracing import TracedNode, parameters, reads_of, traced_functions
-from ._writes import own_object, writes
+from ._writes import writes
 
 _MOST_DEPTH = 3  # of plain objects in attributes of plain objects
 
@@ -51,7 +51,7 @@ def arrays_read(
     """The attributes with arrays that a method reads, by itself or through others of
     its object; also attributes with an object of a plain class of the project, if what
     is read or called there reads such arrays."""
-    reads = _reads_of_methods(methods_used(function, cls))
+    reads = reads_reached([function.name], cls)
     return {r.attr for r, m in reads if _reads_array(r, m, cls, code, depth)}
 
 
@@ -61,23 +61,8 @@ def arrays_read_inside(
     """The same of a function in a method, which knows the object as `obj`."""
     own = list(reads_of(obj, function))
     reads = [(read, code.module) for read in own]
-    reads += _reads_of_methods(members_reached([read.attr for read in own], cls))
+    reads += reads_reached([read.attr for read in own], cls)
     return {r.attr for r, m in reads if _reads_array(r, m, cls, code, _MOST_DEPTH)}
-
-
-def _reads_of_methods(
-    methods: dict[FunctionNode, Class],
-) -> list[tuple[ast.Attribute, Module]]:
-    return [
-        (read, owner.module)
-        for method, owner in methods.items()
-        for read in _reads(method, owner)
-    ]
-
-
-def _reads(method: FunctionNode, owner: Class) -> Iterator[ast.Attribute]:
-    obj = own_object(method, owner.module)
-    yield from reads_of(obj, method) if obj else ()
 
 
 def _reads_array(
@@ -97,16 +82,30 @@ def _reads_array(
             member = name
         case _:
             member = ""
-    if code.kinds.of_field(field).has_arrays or code.kinds.names_array(field):
-        return True
     other = _class_of(field, code) if depth > 0 else None
-    if other is None or other is cls or _is_linen(other):
-        return is_used_as_array(read.attr, cls, code)
-    method = other.method(member)
-    if method is not None:
-        return bool(arrays_read(method[1], other, code, depth - 1))
-    held = other.fields.get(member)
-    return held is not None and code.kinds.of_field(held).has_arrays
+    if other is not None and other is not cls and not _is_linen(other):
+        method = other.method(member)
+        if method is not None:
+            return bool(arrays_read(method[1], other, code, depth - 1))
+        if member in other.fields:
+            return _is_array(other.fields[member], code)
+    return (
+        _is_array(field, code)
+        or (depth == _MOST_DEPTH and _is_leaf(field, cls, code))
+        or is_used_as_array(read.attr, cls, code)
+    )
+
+
+def _is_array(field: Field, code: Code) -> bool:
+    return code.kinds.of_field(field).has_arrays or code.kinds.names_array(field)
+
+
+def _is_leaf(field: Field, cls: Class, code: Code) -> bool:
+    """Of the object itself: what the class has registered as data. In an object that it
+    holds, a leaf may as well be a number."""
+    if field.name not in cls.leaf_fields or not code.kinds.may_be_array(field):
+        return False
+    return code.kinds.of_field(field) is not Kind.OTHER
 
 
 def _is_linen(cls: Class) -> bool:

@@ -27,6 +27,8 @@ from ._objects import Objects, arguments, parameter_of
 from ._project import Definition, Project
 
 _MAPS = re.compile(r"jax\.(tree\.map|tree_map|tree_util\.tree_map)")
+# Puts arrays into another structure: nothing is computed.
+_REARRANGES = re.compile(r"jax\.(tree|tree_util)\.(?!(tree_)?(map|reduce))\w+")
 # Methods that arrays have, and nothing else that may be in a field.
 _CLEAR_METHODS = METHODS_OF_ARRAYS - {
     *("get", "set", "add", "copy", "sort", "view", "apply", "multiply", "power"),
@@ -148,11 +150,43 @@ class Kinds:
         if made is not Kind.UNKNOWN:
             return made
         kind = self.of(value, module)
-        if kind is Kind.TREE:
-            function = value.func if isinstance(value, ast.Call) else None
-            name = self._project.name_of(function, module)
-            return Kind.ARRAY if _gives_only_arrays(name) else Kind.UNKNOWN
-        return kind
+        if isinstance(value, ast.Call) and kind in (Kind.TREE, Kind.UNKNOWN):
+            name = self._project.name_of(value.func, module)
+            if kind is Kind.TREE and _gives_only_arrays(name):
+                return Kind.ARRAY
+            return self._part_returned(value, key, module)
+        return Kind.UNKNOWN if kind is Kind.TREE else kind
+
+    def _part_returned(self, call: ast.Call, key: ast.expr, module: Module) -> Kind:
+        """Of `f(x)[1]`, where every `return` of `f` has a tuple: of its second part."""
+        found = self._function_called(call.func, module)
+        number = key.value if isinstance(key, ast.Constant) else None
+        if found is None or found[0] in self._asked or not isinstance(number, int):
+            return Kind.UNKNOWN
+        function, other = found
+        nodes = other.own_nodes(function)
+        values = [node.value for node in nodes if isinstance(node, ast.Return)]
+        parts = [_part_of(value, number) for value in values]
+        self._asked.add(function)
+        try:
+            kinds = {self.of(part, other) for part in parts}
+        finally:
+            self._asked.remove(function)
+        return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
+
+    def _function_called(
+        self, function: ast.expr, module: Module
+    ) -> tuple[FunctionNode, Module] | None:
+        """The function or method of the project that a call calls, and its file."""
+        match self._project.resolve(function, module):
+            case Definition(other, ast.FunctionDef() as inner):
+                return inner, other
+        if isinstance(function, ast.Attribute):
+            owner = self._objects.class_of(function.value, module)
+            method = owner.method(function.attr) if owner else None
+            if method is not None:
+                return method[1], method[0].module
+        return None
 
     def _name(self, node: ast.Name, name: str, module: Module) -> Kind:
         for scope in module.scopes(node):
@@ -347,7 +381,8 @@ class Kinds:
                     and self.of_annotation(function.returns, other).has_arrays
                 ):
                     return True
-        if self._is_question(value, module):
+        name = public_name(self._project.name_of(value.func, module))
+        if _REARRANGES.fullmatch(name) or self._is_question(value, module):
             return False
         given = [*value.args, *(keyword.value for keyword in value.keywords)]
         return self._is_method_of_array(value.func, module) or any(
@@ -355,9 +390,13 @@ class Kinds:
         )
 
     def _bounds(self, name: ast.Name, module: Module) -> list[Bound]:
-        """The assignments of a local variable."""
-        scope = next(iter(module.scopes(name)), None)
-        return module.bound_in(scope).get(name.id, []) if scope else []
+        """The assignments of a local variable, in its function or one around that."""
+        for scope in module.scopes(name):
+            if isinstance(scope, FunctionNode | ast.Lambda):
+                bounds = module.bound_in(scope).get(name.id, [])
+                if bounds or parameter_of(scope, name.id):
+                    return bounds
+        return []
 
     def _is_method_of_array(self, function: ast.expr, module: Module) -> bool:
         return (
@@ -460,7 +499,8 @@ class Kinds:
         if function is not made_by and makes_array_functions(
             self._project.name_of(made_by, module)
         ):
-            return Kind.TREE
+            makes_function = _is_partial_of(function, made_by)
+            return Kind.OTHER if makes_function else Kind.TREE
         return Kind.UNKNOWN
 
     def _call_of_closure(self, maker: ast.Call, module: Module) -> Kind:
@@ -542,6 +582,20 @@ class Kinds:
         if kind is Kind.ARRAY and function.attr in METHODS_WITHOUT_ARRAY:
             return Kind.OTHER
         return Kind.OTHER if kind is Kind.OTHER else Kind.UNKNOWN
+
+
+def _is_partial_of(node: ast.expr, function: ast.expr) -> bool:
+    """`partial(jax.jit, ...)`: what it makes of a function is a function."""
+    return isinstance(node, ast.Call) and function in node.args
+
+
+def _part_of(value: ast.expr | None, number: int) -> ast.expr | None:
+    """`value[number]`, if it is a tuple: in `(x, *y)`, all but the first are in `y`."""
+    parts = value.elts if isinstance(value, ast.Tuple) else []
+    for index, part in enumerate(parts):
+        if index == number or isinstance(part, ast.Starred):
+            return part
+    return None
 
 
 def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:

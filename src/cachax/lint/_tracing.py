@@ -31,6 +31,7 @@ _WRAPPERS = re.compile(
     r"jax\.(vmap|grad|value_and_grad|jacfwd|jacrev|jacobian|hessian|checkpoint|remat)"
     r"|equinox\.filter_(vmap|grad|value_and_grad|jacfwd|jacrev|checkpoint)"
 )
+_PARTIAL = re.compile(r"functools\.partial|jax\.tree_util\.Partial")
 
 TracedNode = FunctionNode | ast.Lambda
 
@@ -186,6 +187,19 @@ def _unwrapped(
     return node, given
 
 
+def behind_transforms(node: ast.expr, module: Module, project: Project) -> ast.expr:
+    """The function in `jit(vmap(f))` or `partial(f, 1)`, else the expression itself."""
+    inner = node
+    for _ in range(8):
+        if not isinstance(inner, ast.Call) or not inner.args:
+            return inner
+        name = public_name(project.name_of(inner.func, module))
+        if not any(of.fullmatch(name) for of in (JITS, _WRAPPERS, _PARTIAL)):
+            return node
+        inner = inner.args[0]
+    return node
+
+
 def _may_wrap(function: ast.expr) -> bool:
     return isinstance(function, ast.Name | ast.Attribute)
 
@@ -253,8 +267,10 @@ def _constants(node: ast.expr) -> Iterator[object]:
 
 
 def reads_of(name: str, node: ast.AST) -> Iterator[ast.Attribute]:
-    """Where an attribute of the variable with this name is read."""
-    for inner in ast.walk(node):
+    """Where an attribute of the variable with this name is read. The defaults of a
+    function are not part of it: they are computed when it is defined."""
+    parts = node.body if isinstance(node, FunctionNode) else [node]
+    for inner in (inner for part in parts for inner in ast.walk(part)):
         match inner:
             case ast.Attribute(ast.Name(variable), _, ast.Load()) if variable == name:
                 yield inner

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ._classes import Class, members_called
+from ._classes import Class, is_setter, members_called
 from ._fields import Field
 from ._module import FunctionNode, Module, dotted
 from ._objects import is_self
@@ -143,14 +143,6 @@ def _makers(module: Module) -> set[str]:
             called = members_called(function) & set(methods)
             names += sorted(called.difference(names))
     return set(names)
-
-
-def is_setter(function: FunctionNode) -> bool:
-    """`@x.setter`: to write is its purpose."""
-    return any(
-        isinstance(node, ast.Attribute) and node.attr in ("setter", "deleter")
-        for node in function.decorator_list
-    )
 
 
 def _written_by(node: ast.AST) -> Iterator[tuple[str, Write]]:

@@ -80,7 +80,7 @@ def check(code: Code) -> Iterator[Found]:
     for cls in code.classes:
         if cls.family is None:
             continue
-        for function in cls.own_methods.values():
+        for function in cls.own_functions:
             obj = own_object(function, code.module)
             if obj is None or not is_maker(function, cls):
                 continue

@@ -168,7 +168,7 @@ def _is_inside(function: FunctionNode, code: Code) -> bool:
 def _taken_along(function: FunctionNode, code: Code) -> str | None:
     for closure in closures_returned(function, code.module, code.project):
         for node in closure.taken_along:
-            if code.kinds.of(node, closure.module).has_arrays:
+            if code.kinds.sometimes(node, closure.module).has_arrays:
                 return node.id
     return None
 

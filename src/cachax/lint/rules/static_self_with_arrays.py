@@ -8,8 +8,11 @@ error). An attribute counts as an array if `__init__` assigns one to it, if its
 annotation says so, if the class uses it as only arrays can be used (`self.x @ y`,
 `jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`, `net.apply(self.x, y)`,
 `self.x[i]` where `i` is an argument of the jitted method, or as an argument that a
-function of the project annotates as an array), or if it is an object of the project
-that holds arrays. Subclasses in the same file that inherit the method count too. An
+function of the project annotates as an array), if the class is a pytree and the
+attribute is one of its leaves, or if it is an object of the project of which arrays are
+read. What other methods, `super()` and functions in attributes
+(`self.f = jax.vmap(self.g)`) read counts too, and so do subclasses in the same file
+that inherit the method. An
 error is also reported if the bound method is jitted and kept, as in
 `self.f = jax.jit(self.method)` (in a variable, it is information), or if a function
 that reads `self` is jitted and kept when the object is made or on first use, as in
@@ -74,14 +77,14 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .._classes import Class
+from .._classes import Class, is_setter
 from .._code import Code, Found
 from .._finding import Severity
 from .._held import arrays_read, arrays_read_inside
 from .._module import FunctionNode
-from .._reach import attributes_read, methods_used
+from .._reach import attributes_read, methods_used, reads_reached
 from .._tracing import Traced, TracedNode, parameters, reads_of
-from .._writes import is_maker, is_setter, own_object, writes
+from .._writes import is_maker, own_object, writes
 
 CODE = "CX205"
 SEVERITY = Severity.ERROR
@@ -194,18 +197,12 @@ def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
         return
     later = _assigned_later(cls, set())
     read = {node.attr for node in reads_of(obj, traced.function)}
-    read = {name for inner in read for name in _through(inner, cls)}
+    read |= {through.attr for through, _ in reads_reached(read, cls)}
     changed = sorted(read & later & set(cls.fields))
     arrays = sorted(arrays_read_inside(traced.function, obj, cls, code))
     if changed or arrays:
         name = changed[0] if changed else arrays[0]
         yield _found(traced, kept, cls, name, changed=bool(changed))
-
-
-def _through(name: str, cls: Class) -> set[str]:
-    """An attribute, or those that the method or property of this name reads."""
-    method = cls.method(name)
-    return attributes_read(method[1], cls) if method else {name}
 
 
 def _where_jitted(method: FunctionNode, code: Code) -> set[ast.AST]:
@@ -219,7 +216,7 @@ def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
     """The attributes that methods assign after the object was made."""
     found: set[str] = set()
     for owner in cls.ancestors:
-        for function in owner.own_methods.values():
+        for function in owner.own_functions:
             obj = own_object(function, owner.module)
             later = is_setter(function) or not is_maker(function, owner)
             if obj and later and function not in apart_from:

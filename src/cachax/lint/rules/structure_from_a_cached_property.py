@@ -73,12 +73,11 @@ The value depends only on static data, and is static data itself.
 import ast
 from collections.abc import Iterator
 
-from .._classes import FLATTENERS, Class, class_of
+from .._classes import Class
 from .._code import Code, Found
 from .._finding import Severity
 from .._kept import cached_decorator, is_cachax
-from .._module import FunctionNode, dotted
-from .._project import Definition
+from .._module import FunctionNode
 from .._reach import methods_used
 from .._tracing import TracedNode, parameters, reads_of
 from .._writes import own_object
@@ -131,20 +130,6 @@ def _is_static(name: str, function: FunctionNode, cls: Class, code: Code) -> boo
 
 def _flatteners(code: Code) -> Iterator[tuple[Class, TracedNode]]:
     for cls in code.classes:
-        for name in FLATTENERS:
-            if name in cls.own_methods:
-                yield cls, cls.own_methods[name]
-    for call in code.module.calls:
-        name = (dotted(call.func) or "").rpartition(".")[2]
-        if name.startswith("register_pytree") and len(call.args) > 1:
-            registered = code.project.resolve(call.args[0], code.module)
-            flatten: object = call.args[1]
-            resolved = code.project.resolve(call.args[1], code.module)
-            if isinstance(resolved, Definition):
-                flatten = resolved.node
-            match registered, flatten:
-                case (
-                    Definition(module, ast.ClassDef() as node),
-                    (ast.FunctionDef() | ast.Lambda()) as function,
-                ):
-                    yield class_of(node, module, code.project), function
+        for function, module in cls.own_flatteners:
+            if module is code.module:
+                yield cls, function

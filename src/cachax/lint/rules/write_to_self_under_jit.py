@@ -60,7 +60,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .._classes import Class, is_property
+from .._classes import Class, is_property, is_setter
 from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
@@ -72,7 +72,6 @@ from .._tracing import Traced, traced_functions
 from .._writes import (
     Write,
     is_maker,
-    is_setter,
     own_object,
     put_into_lists,
     writes,
