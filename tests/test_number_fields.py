@@ -210,7 +210,7 @@ def test_a_class_that_gives_its_fields_to_jax_as_a_dictionary() -> None:
 
 @pytest.mark.parametrize("first", [np.float32(2), 2.0, jnp.float32(2)])
 @pytest.mark.parametrize("second", [np.float32(2), 2.0, jnp.float32(2), 3])
-def test_a_call_has_the_value_of_its_own_object(first: Any, second: Any) -> None:
+def test_a_call_takes_the_value_of_the_object_it_got(first: Any, second: Any) -> None:
     """A number and an array in the same place are the same for JAX."""
 
     class Either(struct.PyTreeNode):
