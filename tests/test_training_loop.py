@@ -27,7 +27,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import cachax
 from cachax._jit.call import Function
-from cachax._jit.entry import Plan
+from cachax._jit.plan import Plan
 from cachax.lab import compilations, computations, computing
 
 from families import NNX_IS_PYTREE

@@ -17,7 +17,7 @@ import pytest
 
 import cachax
 from cachax._core import index
-from cachax._jit.entry import Plan
+from cachax._jit.plan import Plan
 from cachax._jit.program import Program
 
 from measure import compilations, computations, computing

@@ -52,6 +52,7 @@ from .entry import Entry, signature_of
 from .inside import UNKNOWN, new_in_call
 from .notes import note_argument
 from .options import Options
+from .plan import Call
 from .program import Program, Unprepared, running
 
 _TRIES = 8
@@ -122,13 +123,14 @@ class Function:
         except Exception:  # it can't be read as the last one was
             return None, None
 
-    def _key(self, args: Any, kwargs: Any) -> tuple[Any, Any, list[Any]]:
-        """What the entry of a call is found by; the arguments, and their leaves."""
+    def _key(self, args: Any, kwargs: Any) -> tuple[Any, Call]:
+        """What the entry of a call is found by, and the call."""
         tree, statics = self.options.static.take_out(args, kwargs)
         leaves, structure = tree_flatten(tree)
         if self.transform is not jax.jit:  # it may take numbers for static
             statics += tuple(bits_of(x) for x in leaves if type(x) in NUMBERS)
-        return (structure, statics, are_global(leaves)), tree, leaves
+        call = Call(tree, leaves, args, kwargs)
+        return (structure, statics, are_global(leaves)), call
 
     def _look(self, args: Any, kwargs: Any) -> Any:
         look = (*map(type, args),)
@@ -143,13 +145,13 @@ class Function:
         if jit_is_disabled() or not is_supported:
             return plain(*args, **kwargs)
         try:
-            key, tree, leaves = self._key(args, kwargs)
-            entry = self._entry(key, tree, self._look(args, kwargs))
+            key, call = self._key(args, kwargs)
+            entry = self._entry(key, call.tree, self._look(args, kwargs))
         except Exception:  # can't be flattened, compared, or hashed: JAX says best why
             return plain(*args, **kwargs)
         is_incomplete = False
         try:
-            return self._call_entry(entry, tree, leaves, args, kwargs)
+            return self._call_entry(entry, call)
         except NewSubject:
             if tables.running:  # further out they must be found first
                 raise
@@ -191,10 +193,9 @@ class Function:
         self.expected = None if self._is_mixed else entry
         return entry
 
-    def _call_entry(
-        self, entry: Entry, tree: Any, leaves: list[Any], args: Any, kwargs: Any
-    ) -> Any:
+    def _call_entry(self, entry: Entry, call: Call) -> Any:
         """With values that are known for these arguments, or that are computed."""
+        tree, leaves, args, kwargs = call
         plan = entry.plan
         ready = None if entry.mistaken else plan.ready.get(plan.key(args, kwargs))
         if ready is not None and plan.is_supplied(args, kwargs):
@@ -221,25 +222,18 @@ class Function:
         if entry.new_calls >= _MANY_NEW and entry.inside is not UNKNOWN:
             is_alone = entry.lock.acquire(timeout=1)  # it may wait for this thread
             try:
-                out = self._call_computing_inside(entry, tree, leaves, args, kwargs)
+                out = self._call_computing_inside(entry, call)
             finally:
                 if is_alone:
                     entry.lock.release()
             if out is not UNKNOWN:
                 self.took(entry, tree, entry.inside.asks, True)
                 return out
-        return self._call_learning(entry, tree, objects, leaves, args, kwargs)
+        return self._call_learning(entry, objects, call)
 
-    def _call_learning(
-        self,
-        entry: Entry,
-        tree: Any,
-        objects: list[Any],
-        leaves: list[Any],
-        args: Any,
-        kwargs: Any,
-    ) -> Any:
+    def _call_learning(self, entry: Entry, objects: list[Any], call: Call) -> Any:
         """With values that are to be computed, or a function to be traced."""
+        tree, leaves, args, kwargs = call
         signature = signature_of(leaves)
         course = entry.courses.get(signature) or Course()
         asks: Any = None
@@ -288,7 +282,7 @@ class Function:
         is_traced = any(isinstance(x, Tracer) for x in leaves)
         if not is_traced or all(_is_concrete(x, leaves) for x in answers.values()):
             reliable = program if self._keeps_programs else None
-            plan = entry.note(answers, reliable, traced, tree, args, kwargs)
+            plan = entry.note(answers, reliable, traced, call)
             plan.keep(args, kwargs, values)
         _pass_on_supplied(program, objects, leaves, out)
         self.took(entry, tree, program.asks)
@@ -325,18 +319,12 @@ class Function:
             )
         return program
 
-    def _call_computing_inside(
-        self,
-        entry: Entry,
-        tree: Any,
-        leaves: list[Any],
-        args: Any,
-        kwargs: Any,
-    ) -> Any:
+    def _call_computing_inside(self, entry: Entry, call: Call) -> Any:
         """For arrays that are new at every call: to compute their values beforehand
         would launch a program for each. UNKNOWN if it is not such a call."""
+        tree, leaves, args, kwargs = call
         objects = entry.objects(tree)
-        new = new_in_call(entry, objects, leaves, args, kwargs)
+        new = new_in_call(entry, objects, call)
         if new is None:
             return UNKNOWN
         demand = Demand(objects, entry.maps, leaves, entry.static_numpy)
@@ -360,7 +348,7 @@ class Function:
             return UNKNOWN
         finally:
             demand.settle()
-        entry.note_inside(answers, program, values, new, tree, args, kwargs)
+        entry.note_inside(answers, program, values, new, call)
         return out
 
 

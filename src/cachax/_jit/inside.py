@@ -16,6 +16,7 @@ from .._core import index
 from .._core.inputs import NUMBERS
 from .._core.memo import has_values, keys_of, memo_of
 from .demand import Ask, objects_in
+from .plan import Call, kind_of
 
 UNKNOWN: Any = object()
 
@@ -42,11 +43,9 @@ class New:
         return tuple((i, kind) for i, kind in kinds if i not in self.leaves)
 
 
-def new_in_call(
-    entry: Any, objects: list[Any], leaves: list[Any], args: Any, kwargs: Any
-) -> New | None:
+def new_in_call(entry: Any, objects: list[Any], call: Call) -> New | None:
     """None if a program can't compute the values that are new, or none is."""
-    plan = entry.plan  # which another thread may replace
+    plan, leaves = entry.plan, call.leaves  # another thread may replace the plan
     needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
     if not needs or current_trace() is not CONCRETE:
         return None
@@ -56,7 +55,7 @@ def new_in_call(
         or any(isinstance(x, Tracer) for x in leaves)
     ):
         return None
-    if plan.is_supplied(args, kwargs):
+    if plan.is_supplied(call.args, call.kwargs):
         return None
     new = New()
     computed: dict[Any, int] = {}
@@ -110,16 +109,6 @@ def _can_be_traced(leaf: Any) -> bool:
         is_plain = type(leaf) is np.ndarray and leaf.dtype.kind in "biufc"
         return is_plain and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype
     return isinstance(leaf, jax.Array) or type(leaf) in NUMBERS
-
-
-def kind_of(leaf: Any) -> Any:
-    """Of a leaf: what counts of it is the same for JAX."""
-    return (type(leaf), *([leaf.dtype] if isinstance(leaf, np.ndarray) else []))
-
-
-def kind_code(code: str, kind: Any) -> str:
-    """An expression for the kind of a leaf, whose expression is `code`."""
-    return f"type({code}), {code}.dtype" if len(kind) > 1 else f"type({code})"
 
 
 def _known_inside(
