@@ -90,7 +90,8 @@ class _Hooks:
                     if is_jitted(program.call):
                         # It may find that it is not the program for this call. Nothing
                         # is launched, and JAX keeps the trace for the call.
-                        program.call.trace(values, *args, **kwargs)
+                        given = (values, *args) if program.takes_values else args
+                        program.call.trace(*given, **kwargs)
                     what = f"run {name_of(program.fun())}"
                     self._decide(what, leaves, (structure, statics), _carried(program))
             return launch(entry, program, values, args, kwargs)

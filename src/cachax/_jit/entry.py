@@ -127,7 +127,7 @@ class Entry:
         (Not a method of `Program`: an error at run time may show the line, and one in
         `program.py` is taken for one of JAX about the arguments.)
         """
-        out = program.call(values, *args, **kwargs)
+        out = program.bound(values)(*args, **kwargs)
         return take(out, self, args, kwargs) if type(out) is dict else out
 
     def objects(self, tree: Any) -> list[Any]:
@@ -171,7 +171,7 @@ class Entry:
         self._set_find(call)
         ready = inside.ready.get(inside.key(call.args, call.kwargs))
         if ready is not None:
-            ready.call = self._one_thread(program)
+            ready.call = self._one_thread(ready.call)
 
     def _set_find(self, call: Call) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
@@ -215,19 +215,18 @@ class Entry:
             **plan.names,
         )
 
-    def _one_thread(self, program: Any) -> Callable[..., Any]:
+    def _one_thread(self, launch: Callable[..., Any]) -> Callable[..., Any]:
         """A program for new arrays: of threads that call it with the same ones, the
         first computes the value."""
-
-        is_new, lock, launch = self.is_new, self.lock, program.call
+        is_new, lock = self.is_new, self.lock
         weakly = weakref.ref(self)  # which has what is ready
 
-        def call(values: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             is_alone = lock.acquire(timeout=1)  # it may wait for this thread
             try:
                 if not is_new(args, kwargs):
                     raise NoLongerNew
-                out = launch(values, *args, **kwargs)
+                out = launch(*args, **kwargs)
                 return take(out, weakly(), args, kwargs) if type(out) is dict else out
             finally:
                 if is_alone:

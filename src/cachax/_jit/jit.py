@@ -189,7 +189,7 @@ def jitted(
         if ready is None:
             return state.call(args, kwargs)
         try:
-            out = ready.call(ready.values, *args, **kwargs)
+            out = ready.call(*args, **kwargs)
             return take(out, entry, args, kwargs) if type(out) is dict else out
         except NoLongerNew:
             pass

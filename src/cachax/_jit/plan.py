@@ -119,8 +119,8 @@ class Ready:
         """Static parts whose ids it is found by."""
         self.contents: Sequence[weakref.ref[index.Contents]] = ()
         """Of the arrays: when they are gone, or a value of them, so is this."""
-        self.call = program.call
         self.values = values
+        self.call = program.bound(values)
 
 
 class ReadyCalls(dict[Any, Ready]):

@@ -38,7 +38,8 @@ running = Running()
 
 
 class Program:
-    """A function that takes values and the arguments of the user's function, compiled.
+    """A function that takes values, if it needs some, and the arguments of the user's
+    function, compiled.
 
     `fun` returns the user's function, which is held weakly.
     """
@@ -67,32 +68,39 @@ class Program:
         self._layout = entry.layout
         self._transform = transform
 
+        self.takes_values = any(form.holes for form in self.forms)
         weakly = weakref.ref(self)  # a cycle would wait for the garbage collector
 
-        def run(_cached_values: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def trace(values: Any, args: Any, kwargs: Any) -> Any:
             program = weakly()
             if program is None:
                 raise Unprepared
             try:
-                return program._run(_cached_values, args, kwargs)
+                return program._run(values, args, kwargs)
             except (Retrace, NeedsConcreteNumpy):
                 # Given up. JAX would keep the arrays that the function closes over.
                 current_trace().invalidate()
                 raise
 
+        def with_values(_cached_values: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return trace(_cached_values, args, kwargs)
+
+        def without_values(*args: Any, **kwargs: Any) -> Any:
+            return trace((), args, kwargs)
+
+        run = with_values if self.takes_values else without_values
         run.__name__ = run.__qualname__ = name
-        self._has_tree = False
-        if not brings and not answers:  # it may count the arguments
-            alone = transform(functools.partial(run, ()), **options.given)
-            self.call: Any = lambda _, /, *args, **kwargs: alone(*args, **kwargs)
-            return
-        _sign(run, fun())
+        _sign(run, fun(), self.takes_values)
         _place(run, fun())
-        given = options.of_program(args)
-        self._has_tree = "out_shardings" in given
+        given = options.of_program(args) if self.takes_values else {**options.given}
+        self._has_tree = brings and "out_shardings" in given
         if self._has_tree:
             given["out_shardings"] = {About(): (given["out_shardings"], UNSPECIFIED)}
-        self.call = transform(run, **given)
+        self.call: Any = transform(run, **given)
+
+    def bound(self, values: Any) -> Callable[..., Any]:
+        """The program as a function of the arguments."""
+        return functools.partial(self.call, values) if self.takes_values else self.call
 
     def _run(self, values: Any, args: Any, kwargs: Any) -> Any:
         demand: Any = running.demand
@@ -150,13 +158,14 @@ class Program:
         return any(key.was_supplied for key in keys)
 
 
-def _sign(run: Any, fun: Any) -> None:
+def _sign(run: Any, fun: Any, takes_values: bool) -> None:
     """Give `run` the signature of the user's function, after the values: JAX's messages
     name arguments by it, and static ones are found by it."""
     values = inspect.Parameter("_cached_values", inspect.Parameter.POSITIONAL_ONLY)
     try:
         parameters = inspect.signature(fun).parameters.values()
-        run.__signature__ = inspect.Signature([values, *parameters])
+        before = [values] if takes_values else []
+        run.__signature__ = inspect.Signature([*before, *parameters])
     except (TypeError, ValueError):
         pass
 
