@@ -321,13 +321,14 @@ def test_derivatives_and_maps_from_outside() -> None:
 
 
 def test_a_new_object_for_every_call() -> None:
+    """(With several devices, some 40 instructions find out where its values are.)"""
     fun = cachax.jit(lambda o: o.y * o.total)
     objects = iter([Cached(ONES + i, ONES) for i in range(40)])
     for _ in range(30):
         fun(next(objects))
     counts = counted(lambda: fun(next(objects)))
     assert counts["functions"] <= 25
-    assert counts["instructions"] <= 300
+    assert counts["instructions"] <= 340
 
 
 def test_reading() -> None:

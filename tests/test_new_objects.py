@@ -739,3 +739,94 @@ def test_known_values_of_an_object_of_numpy_inside_a_new_one() -> None:
             new = process.replace(y=np.full(3, i, "f"))
             assert use(new).tolist() == [12 + 2 * i] * 3
     assert counts == {"level": 1, "power": 1}
+
+
+BODIES_OF_NUMBERS: dict[str, Any] = {
+    "a large product": lambda o: o.x * (o.n * o.n / 1e9),
+    "truth values": lambda o: o.x * ((o.n > 1) + (o.n > 2)),
+    "a power": lambda o: o.x * 2.0**o.n,
+    "a power of an array": lambda o: o.x**o.n,
+    "a product": lambda o: o.x * o.n,
+    "a sum of numpy": lambda o: o.x * o.y.sum(),
+    "all sums of numpy": lambda o: o.x + jnp.asarray(o.y.cumsum()[-1]),
+    "a sum of jax": lambda o: o.x + jnp.sum(o.y),
+    "a product of numpy": lambda o: o.x * (o.y * np.int8(3))[0],
+    "both": lambda o: (o.x, o.y * 2),
+    "a different value": lambda o: o.x + o.inner,
+}
+
+
+@pytest.mark.parametrize("y", [np.full(9, 100, np.uint8), np.ones(9, "f"), 3])
+@pytest.mark.parametrize("n", [70000, -2, 2.5, True])
+@pytest.mark.parametrize("what", BODIES_OF_NUMBERS)
+def test_numbers_and_numpy_arrays_have_their_own_rules(
+    what: str, n: Any, y: Any
+) -> None:
+    if "numpy" in what and not isinstance(y, np.ndarray):
+        return
+    if what == "a power" and n == 70000:
+        return  # Python raises an error
+
+    class Mixed(flax.struct.PyTreeNode):
+        x: Any
+        n: Any
+        y: Any
+
+        @cachax.cached_property
+        def inner(self) -> Any:
+            return self.n * 0.5
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return BODIES_OF_NUMBERS[what](self)
+
+    use = cachax.jit(lambda o: o.value)
+    for i in range(2 * ENOUGH + 2):
+        obj = Mixed(jnp.float32(i), n, y)
+        plain = obj.replace(x=jnp.float32(i))
+        found, expected = (use(obj), obj.value), type(obj).value.func(plain)
+        for leaves in zip(*map(jax.tree.leaves, (*found, expected)), strict=True):
+            assert all(np.array_equal(x, leaves[-1]) for x in leaves)
+        for x, y_ in zip(*map(jax.tree.leaves, (found[1], expected)), strict=True):
+            assert (type(x), jnp.asarray(x).dtype) == (type(y_), jnp.asarray(y_).dtype)
+
+
+def test_an_object_of_numpy_around_one_that_stays() -> None:
+    use = cachax.jit(lambda p: p.of_a_property)
+    for i in range(2 * ENOUGH):
+        use(Process(Kernel(jnp.arange(3.0) + i), jnp.ones(3), np.ones(3, "f")))
+    kernel = Kernel(jnp.arange(3.0))
+    with computations() as counts:
+        for i in range(2 * ENOUGH):
+            process = Process(kernel, jnp.ones(3), np.full(3, i, "f"))
+            assert use(process).tolist() == [3 + i] * 3
+    assert counts == {"level": 1}
+
+
+def test_values_are_where_the_body_computes_them() -> None:
+    """And not where other arguments are."""
+    one, two = jax.devices()[1:3]
+    data, others = jax.device_put(jnp.ones(2), one), jax.device_put(jnp.ones(2), two)
+    use = cachax.jit(lambda o, data: o.double * data)
+    for is_mixed in (False, True):
+        for i in range(2 * ENOUGH):
+            obj = Scaled(jnp.full(2, i, "f"), jnp.ones(2))
+            use(obj, data if is_mixed else jnp.ones(2))
+            assert obj.double.devices() == {jax.devices()[0]}
+            assert (obj.double * others).tolist() == [2 * i] * 2
+            moved = Scaled(*(jax.device_put(x, one) for x in (obj.x, obj.scale)))
+            use(moved, data)
+            assert moved.double.devices() == {one}
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_number_that_is_different_in_every_call(kind: Any, is_new: bool) -> None:
+    use, x = cachax.jit(lambda o: jnp.sum(o.scaled)), jnp.arange(3.0)
+    for i in range(4 * ENOUGH):
+        obj = Scaled(jnp.arange(3.0) if is_new else x, kind(i))
+        with compilations() as compiled, computations() as counts:
+            assert use(obj) == use(obj) == 3 * i
+            assert obj.scaled.tolist() == [0, i, 2 * i]
+        assert counts == {"scaled": 1}
+        assert i < 3 * ENOUGH or not compiled

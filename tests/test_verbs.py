@@ -203,6 +203,14 @@ def test_what_was_preset_outside_is_kept_by_preset_inside_jit() -> None:
         assert of_both(cachax.jit(with_b)(two)) == 2010
 
 
+def test_preset_inside_jit_of_objects_with_and_without_preset_values() -> None:
+    two = Two(jnp.float32(0), jnp.float32(0))
+    fun = cachax.jit(lambda two: of_both(cachax.preset(two, b=jnp.float32(20))))
+    for _ in range(3):
+        assert fun(two) == 2001
+        assert fun(cachax.preset(two, a=jnp.float32(10))) == 2010
+
+
 def test_what_was_preset_is_kept_when_a_different_property_is_assigned() -> None:
     two = cachax.preset(Two(jnp.float32(0), jnp.float32(0)), a=jnp.float32(10))
     outer = cachax.preset(Two(two, jnp.float32(0)), a=jnp.float32(50))

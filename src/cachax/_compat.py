@@ -178,7 +178,21 @@ def places_of(array: Any) -> set[Any]:
     array = base_of(array)
     is_one = array.is_fully_addressable and len(array.sharding.device_set) == 1
     parts = [array] if is_one else [x.data for x in array.addressable_shards]
+    if jax.__version_info__ < (0, 7):  # they wait, and let no callback run meanwhile
+        jax.block_until_ready(parts)
     return {(*x.devices(), x.unsafe_buffer_pointer()) for x in parts if x.size}
+
+
+def is_placed_like(array: Any, other: Any) -> bool:
+    """Whether both are in the same place, and may be moved or not."""
+    return bool(
+        array._committed == other._committed and array.sharding == other.sharding
+    )
+
+
+def has_several_places() -> bool:
+    """Whether arrays may be in different places."""
+    return jax.default_backend() != "cpu" or jax.local_device_count() > 1
 
 
 def is_jitted(fun: object) -> bool:
@@ -255,7 +269,9 @@ aval_of: Any = vars(_core).get("typeof") or vars(_core)["get_aval"]  # 0.7; befo
 
 
 def aval_of_number(number: Any) -> tuple[Any, ...]:
-    """The shape, dtype and weak type that a Python number has inside `jit`."""
+    """The shape, dtype and weak type that a number has inside `jit`."""
+    if isinstance(number, np.generic):
+        return ((), jax.dtypes.canonicalize_dtype(number.dtype), False)
     if type(number) is bool:
         return ((), _BOOL, False)
     return ((), _dtypes.result_type(type(number)), True)
@@ -296,6 +312,23 @@ def hidden_in(jaxpr: Any) -> list[Any]:
             found += [*getattr(inner, "consts", ())]
             found += hidden_in(getattr(inner, "jaxpr", inner))
     return found
+
+
+def operations_in(jaxpr: Any) -> list[Any]:
+    """The names of all operations, and the types of their results. A scalar may be
+    converted first, or not: a Python number is converted when it is used."""
+    found: list[Any] = []
+    for eqn in jaxpr.eqns:
+        is_scalar = all(not getattr(x.aval, "shape", ()) for x in eqn.invars)
+        if str(eqn.primitive) in _CONVERSIONS and is_scalar:
+            continue
+        found.append((str(eqn.primitive), [str(x.aval) for x in eqn.outvars]))
+        for each in _jaxprs_in(eqn.params):
+            found += operations_in(getattr(each, "jaxpr", each))
+    return found
+
+
+_CONVERSIONS = ("convert_element_type", "broadcast_in_dim")
 
 
 def _is_hidden(x: Any) -> bool:

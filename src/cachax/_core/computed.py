@@ -23,12 +23,14 @@ from .uses import (
     check_unchanged,
     compute,
     compute_part,
+    computes_alike,
     everything,
     has_supplied,
     is_deep,
     is_same_function,
     is_unchanged,
     learn,
+    learn_for_all_numbers,
     leaves_traced,
     reading_of,
 )
@@ -57,6 +59,7 @@ class Computed(Key):
         self._differed: dict[Any, int] = Recent()
         """How often it did not, by all but the numbers."""
         self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
+        self._alike: dict[Any, bool] = Recent()
         self.body = body
         self._name = name  # as written: the class may not have set its name
 
@@ -210,6 +213,17 @@ class Computed(Key):
             self._leaves_traced[inputs.exactly] = found
         return found
 
+    def computes_alike(self, obj: Any) -> bool:
+        """Whether the body does the same for `obj` inside a program."""
+        inputs = inputs_of(obj)
+        if inputs is None:
+            return False
+        kind = inputs.given(())
+        if kind not in self._alike:
+            with level_of(obj, self.body):
+                self._alike[kind] = computes_alike(self.body, obj, inputs)
+        return self._alike[kind]
+
     def is_supplied(self, obj: Any) -> bool:
         """Whether the user put the value there."""
         is_supplied = self in memo_of(obj).supplied
@@ -317,10 +331,10 @@ class Computed(Key):
     def _known(self, obj: Any, inputs: Inputs) -> index.Record | None:
         """A record for an object with the same arrays, if the body would do the same
         though a Python number or the order of a dictionary is different."""
-        now = (inputs.statics, settings())
+        now = (inputs.statics, inputs.numbers, settings())
         found = (x for array in inputs.holders for x in index.records_of(array))
         for old in dict.fromkeys(found):
-            if old.key != self or (old.statics[0], old.statics[-1]) != now:
+            if old.key != self or (*old.statics[:2], old.statics[-1]) != now:
                 continue
             arrays = old.uses.arrays(inputs)
             if arrays and old not in self._candidates(inputs, old.uses):
@@ -340,6 +354,8 @@ class Computed(Key):
                 )
                 if not self._same[pair]:
                     self._differed[look] = self._differed.get(look, 0) + 1
+                    if self._differed[look] == _TRIES:
+                        learn_for_all_numbers(self.body, obj, inputs, self.learned)
             if self._same.get(pair):
                 uses = self.learned.get(inputs) or old.uses
                 return self._put_again(inputs, uses, old)

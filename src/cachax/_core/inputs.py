@@ -45,7 +45,9 @@ from .fields import (
 )
 from .sources import names_of
 
-NUMBERS = (bool, int, float, complex)
+PYTHON_NUMBERS = frozenset([bool, int, float, complex])
+NUMBERS = PYTHON_NUMBERS | {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
+"""And those of numpy."""
 _BY_VALUE = {str, bytes, type(None)}
 _WRITABLE = (np.ndarray, bytearray, memoryview, array_array)
 
@@ -140,7 +142,9 @@ class Inputs:
 def bits_of(number: Any) -> Any:
     """A number as something that tells 2 from 2.0 and 0.0 from -0.0."""
     cls = type(number)
-    return (cls, double(number) if cls is float else repr(number))
+    if cls is float:
+        return (cls, double(number))
+    return (cls, number.tobytes() if isinstance(number, np.generic) else repr(number))
 
 
 double = struct.Struct("d").pack

@@ -343,12 +343,6 @@ def has_preset(obj: Any) -> bool:
     return memo is not None and memo() is obj and bool(memo.supplied)
 
 
-def has_values(obj: Any) -> bool:
-    """Whether there is a value beside it."""
-    memo = memos.get(id(obj))
-    return memo is not None and memo() is obj and bool(memo.values or memo.folded)
-
-
 def preset_keys(obj: Any) -> list[Key]:
     """Of what was supplied by `preset`; for a traced object, outside of its trace."""
     memo = memo_of(obj)

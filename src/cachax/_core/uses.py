@@ -9,6 +9,7 @@ where a value is not to be computed, and where a different number, or a differen
 of a dictionary, may make no difference.
 """
 
+import functools
 import operator
 import re
 import threading
@@ -29,6 +30,7 @@ from .._compat import (
     eval_jaxpr,
     hidden_in,
     inputs_used,
+    operations_in,
     settings,
     tracing_is_forbidden,
     without_unused,
@@ -326,6 +328,17 @@ def is_same_function(
     return True
 
 
+def learn_for_all_numbers(
+    body: Body, obj: Any, inputs: Inputs, learned: Learned
+) -> None:
+    """What the body uses whatever its numbers are, if that can be learned: or it would
+    be learned for each."""
+    numbers = {i for i, _ in inputs.numbers}
+    traced = _trace(body, obj, inputs, traced_numbers=numbers)
+    if traced is not None and traced.is_shareable and not traced.uses.reads:
+        learned.put_for_all(inputs, traced.uses)
+
+
 def compute_part(body: Body, obj: Any, inputs: Inputs) -> Any:
     """The value from the arrays that the body uses: others may be of a trace that it
     must not depend on. `NotKnownError` if that isn't possible."""
@@ -340,6 +353,44 @@ def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
     numbers = {i for i, _ in inputs.numbers}
     traced = _trace(body, obj, inputs, traced_numbers=numbers)
     return () if traced is None else tuple(x is None for x in traced.statics)
+
+
+def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:
+    """Whether a body does the same if the Python numbers and numpy arrays of `obj` are
+    traced: it returns none of them, and computes nothing from them alone. (Python and
+    numpy have other rules than JAX: `2**40`, the sum of many small integers.)"""
+    others = {i for i, _ in inputs.numbers} | inputs.writable
+    outside = _inlined(body, obj, inputs, others)
+    inside = _inlined(body, obj, inputs, frozenset())
+    return outside is not None and outside == inside
+
+
+def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> Any:
+    """The operations of a body, those of other bodies included, and the types of its
+    results. None if it can't be traced, or if a result is not an array of JAX."""
+    structure: Any = None
+
+    def of_arrays(given: list[Any]) -> list[Any]:
+        nonlocal structure
+        arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
+        copy = _copy(obj, arrays)
+        for new, _ in copy.originals.values():
+            if may_have_values(type(new)) and type(new).__weakrefoffset__:
+                memo_of(new).provider = functools.partial(_run_body, new)
+        leaves, structure = flatten(body(copy.obj))
+        if not all(isinstance(x, jax.Array) for x in leaves):
+            raise _NotAFunctionError
+        return leaves
+
+    try:
+        jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
+    except Exception:  # whatever a body raises
+        return None
+    return operations_in(jaxpr.jaxpr), structure, [str(x) for x in jaxpr.out_avals]
+
+
+def _run_body(obj: Any, key: Any) -> Any:
+    return key.body(obj)
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,13 +137,6 @@ class Packed:
     not in the form: a program must not keep them alive."""
     has_numpy: bool
 
-    @property
-    def is_of_jax(self) -> bool:
-        """Whether all leaves of the value are arrays of JAX."""
-        are_arrays = all(isinstance(x, jax.Array) for x in self.arrays)
-        is_static = any(x is not HOLE and type(x) is not Own for x in self.leaves)
-        return are_arrays and not is_static and not self.has_numpy
-
     def fill(self, arrays: Sequence[Any], own: Sequence[Any]) -> Any:
         """The value again, with these arrays in it."""
         leaves = [

@@ -31,7 +31,7 @@ from .._compat import (
 )
 from .._core.body import NewSubject
 from .._core.computed import tables
-from .._core.inputs import NUMBERS, bits_of
+from .._core.inputs import PYTHON_NUMBERS, bits_of
 from .._core.memo import NOT_PROVIDED, keys_of, memo_of, note_entries
 from .._core.recent import Recent
 from .._core.spread import are_global
@@ -128,7 +128,8 @@ class Function:
         tree, statics = self.options.static.take_out(args, kwargs)
         leaves, structure = tree_flatten(tree)
         if self.transform is not jax.jit:  # it may take numbers for static
-            statics += tuple(bits_of(x) for x in leaves if type(x) in NUMBERS)
+            numbers = (x for x in leaves if type(x) in PYTHON_NUMBERS)
+            statics += (*map(bits_of, numbers),)
         call = Call(tree, leaves, args, kwargs)
         return (structure, statics, are_global(leaves)), call
 
@@ -227,7 +228,6 @@ class Function:
                 if is_alone:
                     entry.lock.release()
             if out is not UNKNOWN:
-                self.took(entry, tree, entry.inside.asks, True)
                 return out
         return self._call_learning(entry, objects, call)
 
@@ -295,7 +295,7 @@ class Function:
     def _program(
         self, entry: Entry, answers: Answers, args: Any, inside: Any = None
     ) -> Program:
-        """With `inside`, one that computes values itself, for leaves of these kinds."""
+        """With `inside`, one that computes values itself, for leaves of these types."""
         key = (
             settings(),
             inside,
@@ -334,7 +334,8 @@ class Function:
         answers = demand.in_order()
         if any(answer.by_object for answer in answers.values()):
             return UNKNOWN
-        entry.inside = program = self._program(entry, answers, args, new.kinds)
+        types = tuple(new.types.items())
+        entry.inside = program = self._program(entry, answers, args, types)
         values = [x for answer in answers.values() for x in answer.packed.arrays]
         if self.options.donates:
             values = _apart_from(leaves, values)
@@ -344,11 +345,13 @@ class Function:
         except Exception as error:
             if demand.failed_with != id(error):  # while it ran
                 raise
-            entry.inside = UNKNOWN  # it needs concrete values
+            entry.compute_outside()  # it needs concrete values
             return UNKNOWN
         finally:
             demand.settle()
-        entry.note_inside(answers, program, values, new, call)
+        if entry.inside is not UNKNOWN:
+            entry.note_inside(answers, program, values, new, call)
+        self.took(entry, tree, program.asks, True)
         return out
 
 

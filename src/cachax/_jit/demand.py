@@ -359,6 +359,9 @@ class Demand:
             return self._stand_in(ask, answer)
 
         def is_supplied(key: Any) -> bool:
+            self.computed_inside[slot, key] = (
+                None  # if a different one has it, it counts
+            )
             return slot in self._objects and key.is_supplied(self._objects[slot])
 
         provide.is_supplied = is_supplied  # type: ignore[attr-defined]

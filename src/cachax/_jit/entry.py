@@ -14,7 +14,6 @@ from .._core.inputs import double, look_of
 from .._core.memo import (
     contents_of_object,
     has_preset,
-    has_values,
     may_have_values,
     supplied_on,
 )
@@ -22,7 +21,7 @@ from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.spread import are_global
 from .demand import Answers, Ask, Course, Map, Slot, map_of, may_get_fields, objects_in
-from .inside import New
+from .inside import UNKNOWN, New
 from .options import Options
 from .paths import Reader, joined
 from .plan import Call, Plan, Read, bits, identity, nothing
@@ -80,19 +79,6 @@ class Entry:
     def reader(self, tree: Any) -> Reader:
         if self._reader is None or self.layout is None:
             take_out, layout = self.options.static.take_out, self.layout
-            names = {
-                "bits": bits,
-                "contents_of": contents_of_object,
-                "double": double,
-                "follow": index.follow,
-                "has_preset": has_preset,
-                "has_values": has_values,
-                "identity": identity,
-                "settings": settings,
-                "supplied_on": supplied_on,
-                "whole": int.__pos__,
-                "signature": lambda *call: (*signature_of(leaves(*call)), settings()),
-            }
 
             def leaves(args: Any, kwargs: Any) -> list[Any]:
                 return tree_flatten(take_out(args, kwargs)[0])[0]
@@ -101,6 +87,18 @@ class Entry:
                 tree, _ = take_out(args, kwargs)
                 return [] if layout is None else layout.objects(tree)
 
+            names = {
+                "bits": bits,
+                "contents_of": contents_of_object,
+                "double": double,
+                "follow": index.follow,
+                "has_preset": has_preset,
+                "identity": identity,
+                "settings": settings,
+                "supplied_on": supplied_on,
+                "whole": int.__pos__,
+                "signature": lambda *call: (*signature_of(leaves(*call)), settings()),
+            }
             arguments = ("args", "kwargs")
             self._reader = Reader(tree, layout, arguments, names, leaves, objects)
         return self._reader
@@ -164,7 +162,7 @@ class Entry:
         """A call took a program that computes values itself, because something was new.
         Otherwise calls take what is planned."""
         inside = Plan()
-        inside.program, inside.kinds = program, new.kinds
+        inside.program, inside.typed = program, [*new.types]
         inside.find_by(self, call, answers, self.inside_plan, new.leaves)
         inside.keep(call.args, call.kwargs, values)
         self.inside_plan, self.new = inside, new
@@ -177,13 +175,12 @@ class Entry:
         """What is ready for a call: as it is planned, or for new arrays."""
         plan, inside, reader = self.plan, self.inside_plan, self._reader
         new = self.new
-        if reader is None or not (new.leaves or new.objects):
+        if reader is None or not new.leaves:
             self.find = plan.find
             return
         leaves = [*map(reader.leaf, new.leaves)]
         arrays = [reader.array(i, call.leaves) for i in new.leaves]
         conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
-        conditions += [f"not has_values({reader.object(i)})" for i in new.objects]
         if plan.supplied_code != "False":
             conditions.append(f"not ({plan.supplied_code})")
         conditions.append("here.trace is concrete")
@@ -191,14 +188,10 @@ class Entry:
             conditions.append(f"are_global({joined(leaves)}) is {self.is_global}")
         arrays_of: dict[Any, dict[Any, str]] = {}
         for need in plan.needs:
-            slot = need.ask[0]
-            if slot in new.objects:
-                its = f"id({reader.object(slot)})"
-                arrays_of.setdefault(need.key, {})[slot] = its
-            elif not {*need.positions}.isdisjoint(new.leaves):
+            if not {*need.positions}.isdisjoint(new.leaves):
                 for key, places in need.reads:
                     ids = [f"id({reader.leaf(i)})" for i in places]
-                    arrays_of.setdefault(key, {})[slot] = joined(ids)
+                    arrays_of.setdefault(key, {})[need.ask[0]] = joined(ids)
         for each in arrays_of.values():  # inside, one object in two places is two
             if len(each) > 1:
                 codes = ", ".join(each.values())
@@ -214,6 +207,11 @@ class Entry:
             **names,
             **plan.names,
         )
+
+    def compute_outside(self) -> None:
+        """From now on, no program computes values itself."""
+        self.inside, self.new = UNKNOWN, New()
+        self.find = self.plan.find
 
     def _one_thread(self, launch: Callable[..., Any]) -> Callable[..., Any]:
         """A program for new arrays: of threads that call it with the same ones, the

@@ -42,7 +42,6 @@ class Need:
         "contents",
         "holders",
         "inner",
-        "is_of_jax",
         "is_supplied",
         "key",
         "numbers",
@@ -57,7 +56,6 @@ class Need:
         self.ask = ask
         self.key = ask[1]
         self.is_supplied = value.is_supplied
-        self.is_of_jax = value.packed.is_of_jax
         self.positions = value.positions
         self.holders = value.holders
         self.numbers = value.numbers
@@ -159,9 +157,9 @@ class Plan:
     positions: tuple[int, ...] = ()
     """The leaves that a value was ever found by, and the numbers among them."""
     numbers: tuple[int, ...] = ()
-    kinds: Sequence[tuple[int, Any]] = ()
-    """Leaves that may be numbers or arrays, which is the same for JAX, and what they
-    are."""
+    typed: Sequence[int] = ()
+    """Leaves whose types count: they may be numbers or arrays, which is the same for
+    JAX."""
     by_object = False
     """Whether a value belongs to an object, so that its arrays don't find it."""
     owners: tuple[Slot, ...] = ()
@@ -262,7 +260,7 @@ class Plan:
         new: dict[int, None] | None = None,
     ) -> None:
         """Take these values, as a call did. `before` is the plan that this replaces. If
-        it is for a program that computes values of leaves that are `new`, `kinds` are
+        it is for a program that computes values of leaves that are `new`, `typed` is
         given."""
         self.static_numpy = entry.static_numpy
         self.needs = tuple(Need(ask, x, entry, call) for ask, x in answers.items())
@@ -281,8 +279,7 @@ class Plan:
             spans = [entry.spans[slot] for slot, _ in answers if type(slot) is int]
             places = {i for x in spans for i in range(x.start, x.stop)}
             others = sorted(places - positions - numbers)
-            scalars = [i for i in others if not np.ndim(call.leaves[i])]
-            self.kinds = [(i, kind_of(call.leaves[i])) for i in scalars]
+            self.typed = [i for i in others if not np.ndim(call.leaves[i])]
         self._note_supplied(entry, call, before)
         self._note_fields(entry, call, answers)
         self._note_key(entry, call, before)
@@ -340,8 +337,8 @@ class Plan:
         owners = [f"owner_{n}(args, kwargs)" for n in range(len(self.owners))]
         reads = [entry.reading_object(slot, call.tree) for slot in self.owners]
         self.names = {f"owner_{n}": read for n, read in enumerate(reads)}
-        kinds = [kind_code(reader.leaf(i), kind) for i, kind in self.kinds]
-        state = ["settings()", *kinds, *(f"supplied_on({owner})" for owner in owners)]
+        types = [f"type({reader.leaf(i)})" for i in self.typed]
+        state = ["settings()", *types, *(f"supplied_on({owner})" for owner in owners)]
         if self.fields:
             state.append(f"*map(identity, [{', '.join(self.fields)}])")
         self.state = reader.function(state, **self.names)
@@ -353,7 +350,7 @@ class Plan:
         contents += [f"contents_of({owner})" for owner in owners]
         parts = [f"{each}.serial" for each in contents]
         more = [_bits_code(reader.leaf(i), call.leaves[i]) for i in self.numbers]
-        more += kinds
+        more += types
         more += [x if x[0] == "*" else f"id({x})" for x in self.fields]
         more += ["*signature(args, kwargs)"] if entry.by_signature else []
         key = joined(parts[0] if len(parts) == 1 and not more else tuple(parts + more))
@@ -410,13 +407,3 @@ def _bits_code(code: str, leaf: Any) -> str:
     this type."""
     find = {float: "double", int: "whole", bool: "whole"}.get(type(leaf))
     return f"bits({code})" if find is None else f"type({code}), {find}({code})"
-
-
-def kind_of(leaf: Any) -> Any:
-    """Of a leaf: its type, where it may be a different one that is the same for JAX."""
-    return (type(leaf), *([leaf.dtype] if isinstance(leaf, np.ndarray) else []))
-
-
-def kind_code(code: str, kind: Any) -> str:
-    """An expression for the kind of a leaf, whose expression is `code`."""
-    return f"type({code}), {code}.dtype" if len(kind) > 1 else f"type({code})"

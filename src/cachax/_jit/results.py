@@ -5,16 +5,21 @@ for the old ones follow them. An object that is made inside comes out with the v
 that were computed on it there.
 """
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import jax
-import numpy as np
 from jax.tree_util import tree_flatten
 
-from .._compat import CONCRETE, Tracer, trace_context
+from .._compat import (
+    CONCRETE,
+    Tracer,
+    has_several_places,
+    trace_context,
+)
 from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
 from .._core.function import CachedFunction
@@ -61,8 +66,6 @@ class Brought:
     """What it used, and the Python numbers of its object."""
     traced: "TracedNumbers | None" = None
     """Those that are leaves of an argument."""
-    is_owned: bool = False
-    """Whether it belongs to an object among the arguments."""
 
     def record(
         self, contents: Sequence[index.Contents], parts: Any
@@ -95,10 +98,6 @@ class Brought:
         index.put(
             self.key, (), self.statics, template, self.uses, self.numbers, holders
         )
-
-    def keep(self, obj: Any, arrays: Any) -> None:
-        """Keep it beside an object."""
-        memo_of(obj).keep(self.key, self.packed.fill(arrays, ()))
 
     def supply(self, out: Any, arrays: Any) -> None:
         """Put it on the object in the result."""
@@ -162,20 +161,23 @@ class About(int):
         given: Reader = entry.reader(tree)
         returned = Reader(out, None, ("out",), given.names)
         its_leaves, out_leaves = jax.tree.leaves(tree), jax.tree.leaves(out)
-        names: dict[str, Any] = {"put_later": index.put_later}
+        weakly = weakref.ref(entry)  # which would hold itself
+        names: dict[str, Any] = {
+            "put_later": index.put_later,
+            "in_place": _are_in_place,
+            "give_up": lambda: _compute_outside(weakly()),
+        }
         code: dict[bool, list[str]] = {True: [], False: []}
         start = 0
         for number, each in enumerate(self.brought):
             end = start + each.packed.form.holes
             its, start = f"arrays[{start}:{end}]", end
+            values = its
             reader = given if each.is_argument else returned
             used = joined([*map(reader.leaf, each.positions)])
             name = f"brought_{number}"
             if each.is_supplied:
                 names[name], its_code = each.supply, f"{name}(out, {its})"
-            elif each.is_owned:
-                its_code = f"{name}({given.object(each.number)}, {its})"
-                names[name] = each.keep
             elif each.holders:
                 holders = joined([*map(reader.leaf, each.holders)])
                 names[name], its_code = each.put, f"{name}({holders}, {its})"
@@ -184,6 +186,8 @@ class About(int):
                     numbers = map(reader.leaf, each.traced.leaves.values())
                     its = f"({its}, {joined([*numbers])})"
                 names[name], its_code = each.record, f"put_later({used}, {name}, {its})"
+            if each.is_argument and has_several_places():
+                its_code += f" if in_place({values}, {used}) else give_up()"
             code[each.is_argument].append(its_code)
         follow = [
             f"hasattr({given.array(i, its_leaves)}, '_cachax') and follow("
@@ -205,6 +209,23 @@ class About(int):
             self.prepare(entry, args, kwargs, out)
         self.keep(args, kwargs, out, arrays)
         return out
+
+
+def _are_in_place(values: list[Any], used: Sequence[Any]) -> bool:
+    """Whether values are where they would be computed outside. (Where a program
+    computes, and whether its results may be moved, depends on all of its arguments.)"""
+    if not used:
+        return not any(x._committed for x in values)
+    first, *others = used
+    for x in others + values if others else values:
+        if x._committed != first._committed or x.sharding != first.sharding:
+            return False
+    return True
+
+
+def _compute_outside(entry: Any) -> None:
+    if entry is not None:
+        entry.compute_outside()
 
 
 def take(out: dict[Any, Any], entry: Any, args: Any, kwargs: Any) -> Any:
@@ -262,7 +283,6 @@ def _of_objects(
 ) -> list[tuple[Brought, tuple[Any, ...]]]:
     places = {id(x): i for i, x in enumerate(leaves)}
     numbers: dict[int, type] = {i: x for i, x in enumerate(types) if x in NUMBERS}
-    numpy = {i for i, cls in enumerate(types) if cls is np.ndarray}
     found = []
     for number, obj in enumerate(objects):
         for key, inputs, uses, value in _values_of(obj, table):
@@ -270,11 +290,10 @@ def _of_objects(
             if traced is not None:
                 used = [i for i in uses.positions if i not in traced.leaves]
                 uses = replace(uses, positions=tuple(used), numbers=None)
-            is_owned = any(places.get(id(x)) in numpy for x in inputs.arrays)
-            used = [] if is_owned else uses.arrays(inputs)
+            used = uses.arrays(inputs)
             holders = () if used or not is_argument or traced else inputs.arrays
             packed = template = None
-            if (used or holders or is_owned) and all(id(x) in places for x in used):
+            if (used or holders) and all(id(x) in places for x in used):
                 hides = has_hidden_arrays(value)
                 template = None if hides else template_of(value, used)
             if template is not None and _comes_out_the_same(template):
@@ -284,7 +303,7 @@ def _of_objects(
                 if is_argument:
                     raise CannotComeOutError
             else:
-                if traced is not None and not is_owned:
+                if traced is not None:
                     key.learned.put_for_all(traced.inputs(traced.zeros), uses)
                 about = Brought(
                     key,
@@ -299,7 +318,6 @@ def _of_objects(
                     uses=uses,
                     numbers=inputs.by_position,
                     traced=traced,
-                    is_owned=is_owned,
                 )
                 found.append((about, packed.arrays))
     return found
