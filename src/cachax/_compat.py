@@ -179,7 +179,8 @@ def places_of(array: Any) -> set[Any]:
     is_one = array.is_fully_addressable and len(array.sharding.device_set) == 1
     parts = [array] if is_one else [x.data for x in array.addressable_shards]
     if jax.__version_info__ < (0, 7):  # they wait, and let no callback run meanwhile
-        jax.block_until_ready(parts)
+        for part in parts:
+            part.block_until_ready()
     return {(*x.devices(), x.unsafe_buffer_pointer()) for x in parts if x.size}
 
 
