@@ -649,3 +649,22 @@ def test_an_attribute_of_a_partial_function() -> None:
     for x in (X, X + 1, X):
         np.testing.assert_allclose(Adding(x).add.extra, 2 * x)
         np.testing.assert_allclose(fun(Adding(x)), 2 * x + 1)
+
+
+def test_to_clear_an_object_leaves_those_inside() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Node:
+        a: Any
+        child: Any = None
+
+        @cachax.cached_property
+        def energy(self) -> Any:
+            return jnp.sum(self.a**2)
+
+    inner = Node(jnp.ones(2))
+    outer = cachax.warm(Node(jnp.zeros(2), cachax.warm(inner)))
+    cachax.clear(outer, "energy")
+    assert cachax.is_cached(inner, "energy")
+    assert cachax.is_cached(Node(inner.a), "energy")
+    assert not cachax.is_cached(Node(outer.a, inner), "energy")

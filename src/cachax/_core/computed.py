@@ -325,8 +325,17 @@ class Computed(Key):
         inputs = inputs_of(obj)
         for array in () if inputs is None else inputs.arrays:
             for record in index.records_of(array):
-                if record.key == self:
+                if record.key == self and self._is_for(record, inputs):
                     index.forget(record)
+
+    def _is_for(self, record: index.Record, inputs: Any) -> bool:
+        """Whether the arrays of a record are those of an object, and not of one that is
+        inside it."""
+        positions = record.uses.positions
+        if not positions:
+            return bool(record.statics[0] == inputs.statics)
+        is_in_range = max(positions) < len(inputs.arrays)
+        return is_in_range and record in self._candidates(inputs, record.uses)
 
     def _known(self, obj: Any, inputs: Inputs) -> index.Record | None:
         """A record for an object with the same arrays, if the body would do the same
