@@ -32,9 +32,7 @@ def cases() -> Iterator[Case]:
         "for comparison: the call by hand": lambda: by_hand(bare, total),
         "the call of a Python function": lambda: nothing(cached),
         "finding the values by their arrays": lambda: entry.find((cached,), {}),
-        "JAX, with the values as an additional argument": lambda: ready.call(
-            ready.values, cached
-        ),
+        "JAX, with the values as an additional argument": lambda: ready.call(cached),
     }
     for name, part in parts.items():
         yield Case(name, name, {CACHAX: lambda: ours(cached), name: part}, rounds=50)

@@ -151,6 +151,7 @@ class Programs(RuleBasedStateMachine):
         self.all: list[Any] = []
         self.computed: dict[int, set[str]] = defaultdict(set)  # by id: all are kept
         self.preset_ones: set[int] = set()
+        self.was_cleared = False
 
     # The model
 
@@ -158,17 +159,21 @@ class Programs(RuleBasedStateMachine):
         self.all += nodes(obj)
         return obj
 
-    def cost(self, obj: Any, name: str) -> int:
-        """How many bodies must run for this value, after which they have."""
+    def cost(self, obj: Any, name: str, is_read: bool = True) -> int:
+        """How many bodies may run for this value, after which they have. (Not those of
+        the values that it needs, once some were cleared: it may be there without
+        them.)"""
         if name in self.computed[id(obj)]:
             return 0
-        self.computed[id(obj)].add(name)
+        if is_read or not self.was_cleared:
+            self.computed[id(obj)].add(name)
         if name == "energy" or name.startswith("power"):
             return 1
+        of_energy = self.cost(obj, "energy", False)
         if name == "extent":
-            return 1 + self.cost(obj, "energy")
-        of_child = 0 if obj.child is None else self.cost(obj.child, "total")
-        return 1 + self.cost(obj, "energy") + of_child
+            return 1 + of_energy
+        of_child = 0 if obj.child is None else self.cost(obj.child, "total", False)
+        return 1 + of_energy + of_child
 
     def changed(self, obj: Any) -> None:
         """Nothing computed from `obj` holds any more."""
@@ -178,6 +183,7 @@ class Programs(RuleBasedStateMachine):
 
     def cleared(self) -> None:
         """Values are cleared for all objects with the same arrays."""
+        self.was_cleared = True
         for known in self.computed.values():
             known.clear()
 

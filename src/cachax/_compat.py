@@ -191,9 +191,9 @@ def is_placed_like(array: Any, other: Any) -> bool:
     )
 
 
-def has_several_places() -> bool:
+def has_several_devices() -> bool:
     """Whether arrays may be in different places."""
-    return jax.default_backend() != "cpu" or jax.local_device_count() > 1
+    return jax.local_device_count() > 1
 
 
 def is_jitted(fun: object) -> bool:

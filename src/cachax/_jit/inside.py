@@ -14,6 +14,7 @@ from .._compat import (
     CONCRETE,
     Tracer,
     current_trace,
+    has_several_devices,
     is_placed_like,
     tracing_is_forbidden,
 )
@@ -91,7 +92,7 @@ def new_in_call(entry: Any, objects: list[Any], call: Call) -> New | None:
                 return None  # one object in two places: inside, it is two
     if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
         return None  # which a program that computes values does not take
-    if not new.leaves or not _are_placed_alike(leaves):
+    if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
         return None
     new.types = {i: cls for i, cls in new.types.items() if i not in new.leaves}
     return new

@@ -17,7 +17,7 @@ from jax.tree_util import tree_flatten
 from .._compat import (
     CONCRETE,
     Tracer,
-    has_several_places,
+    has_several_devices,
     trace_context,
 )
 from .._core import index
@@ -186,7 +186,7 @@ class About(int):
                     numbers = map(reader.leaf, each.traced.leaves.values())
                     its = f"({its}, {joined([*numbers])})"
                 names[name], its_code = each.record, f"put_later({used}, {name}, {its})"
-            if each.is_argument and has_several_places():
+            if each.is_argument and has_several_devices():
                 its_code += f" if in_place({values}, {used}) else give_up()"
             code[each.is_argument].append(its_code)
         follow = [
