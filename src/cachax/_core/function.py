@@ -34,8 +34,9 @@ def cache(fun: Callable[P, R]) -> "CachedFunction[P, R]":
 
     Use it for classes that you can't change. A value is cached for the arrays in the
     arguments, by identity, and for everything else in them, by value. It is freed with
-    the arrays. Inside a `cachax.jit` function, a value for an argument is computed
-    outside and passed in.
+    the arrays. Inside a `cachax.jit` function, a value for one object among the
+    arguments is computed outside and passed in. One for an array, or for several
+    objects, is computed inside.
 
     A value for several objects, or for a list, is cached if it can't be changed: JAX
     arrays, numbers, strings, tuples of them, frozen objects.
