@@ -406,3 +406,38 @@ def test_other_shapes_are_as_fast_as_the_first(kind: str) -> None:
     for size in (2, 3):
         thing, other = make(), jnp.ones(size)
         assert calls_in_jax(lambda t=thing, o=other: fun(t, o)) < 10
+
+
+class Fitted(Bare):
+    @cachax.cached_property
+    def difference(self) -> Any:
+        return self.x - self.y
+
+    @cachax.cached_method
+    def power(self, n: int) -> Any:
+        return self.difference**n
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda o: o.difference,
+        lambda o: o.power(2),
+        lambda o: cachax.clear(cachax.warm(o)),
+        cachax.jit(lambda o: o.x * o.difference),
+    ],
+    ids=["property", "method", "clear", "jit"],
+)
+def test_others_with_one_of_its_arrays_make_no_difference(use: Any) -> None:
+    """Many objects, and a data set that is in all of them."""
+    data, objects = jnp.ones(2), list[Fitted]()
+
+    def use_new() -> None:
+        objects.append(Fitted(jnp.ones(2), data))
+        use(objects[-1])
+        assert objects[-1].difference is not None
+
+    few = counted(use_new)["functions"]
+    for _ in range(100):
+        use_new()
+    assert counted(use_new)["functions"] <= few

@@ -52,6 +52,8 @@ class Computed(Key):
     def __init__(self, name: str, body: Callable[[Any], Any]) -> None:
         self.attrname = None
         self.learned = Learned(Recent())
+        self.positions: dict[tuple[int, ...], None] = Recent(64)
+        """Those of the arrays that values came from, for any object."""
         self.batched: dict[Any, Any] = Recent()
         """The same for each example of a batch, by how the batch is mapped."""
         self._same: dict[Any, bool] = Recent()
@@ -279,7 +281,7 @@ class Computed(Key):
         if uses is None or not uses.is_shareable(inputs):
             return None
         statics = uses.statics(inputs)
-        for record in self._candidates(inputs, uses):
+        for record in self._at(uses.positions, inputs):
             if record.statics == statics:
                 return record
         return None
@@ -294,11 +296,18 @@ class Computed(Key):
                 memo.indexed[self] = record
         return record
 
-    def _candidates(self, inputs: Inputs, uses: Uses) -> Sequence[index.Record]:
-        arrays = uses.arrays(inputs)
-        if arrays:
+    def _at(self, positions: Sequence[int], inputs: Inputs) -> Sequence[index.Record]:
+        """The records that came from the arrays at these positions."""
+        if positions:
+            arrays = [inputs.arrays[i] for i in positions]
             return index.candidates(self, index.known(arrays))
         return index.held_by(inputs.arrays, self)
+
+    def _all_records(self, inputs: Inputs) -> dict[index.Record, None]:
+        """Those that came from the arrays of an object, whatever its static parts."""
+        count = len(inputs.arrays)
+        places = [x for x in [*self.positions] if not x or max(x) < count]
+        return dict.fromkeys(record for x in places for record in self._at(x, inputs))
 
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
         """A value that is known for the arrays of `obj`."""
@@ -323,30 +332,16 @@ class Computed(Key):
         """The value for `obj`, and for all objects with the same arrays."""
         memo_of(obj).forget(self)
         inputs = inputs_of(obj)
-        for array in () if inputs is None else inputs.arrays:
-            for record in index.records_of(array):
-                if record.key == self and self._is_for(record, inputs):
-                    index.forget(record)
-
-    def _is_for(self, record: index.Record, inputs: Any) -> bool:
-        """Whether the arrays of a record are those of an object, and not of one that is
-        inside it."""
-        positions = record.uses.positions
-        if not positions:
-            return bool(record.statics[0] == inputs.statics)
-        is_in_range = max(positions) < len(inputs.arrays)
-        return is_in_range and record in self._candidates(inputs, record.uses)
+        for record in () if inputs is None else self._all_records(inputs):
+            if record.uses.positions or record.statics[0] == inputs.statics:  # type: ignore[union-attr]
+                index.forget(record)
 
     def _known(self, obj: Any, inputs: Inputs) -> index.Record | None:
         """A record for an object with the same arrays, if the body would do the same
         though a Python number or the order of a dictionary is different."""
         now = (inputs.statics, inputs.numbers, settings())
-        found = (x for array in inputs.holders for x in index.records_of(array))
-        for old in dict.fromkeys(found):
-            if old.key != self or (*old.statics[:2], old.statics[-1]) != now:
-                continue
-            arrays = old.uses.arrays(inputs)
-            if arrays and old not in self._candidates(inputs, old.uses):
+        for old in self._all_records(inputs):
+            if (*old.statics[:2], old.statics[-1]) != now:
                 continue
             if old.uses.statics(inputs) == old.statics:  # what was learned is gone
                 uses = self.learned.get(inputs)

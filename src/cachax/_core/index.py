@@ -133,6 +133,8 @@ class Record:
         """Its form inside `jit`, once that is known (`_jit`)."""
         self.uses = uses
         """Which of the inputs of its object it used."""
+        if uses.positions not in key.positions:
+            key.positions[uses.positions] = None
         self.numbers = numbers
         """The Python numbers of its object, by position."""
         self.is_cleared = False
