@@ -441,3 +441,10 @@ def test_others_with_one_of_its_arrays_make_no_difference(use: Any) -> None:
     for _ in range(100):
         use_new()
     assert counted(use_new)["functions"] <= few
+
+
+def test_new_objects_whose_values_are_not_computed_inside() -> None:
+    """Nothing is learned again in each call, but the value is computed."""
+    fun = cachax.jit(lambda o: o.y * o.total)
+    counts = counted(lambda: fun(Cached(np.ones(2, np.float32), ONES)))
+    assert counts["functions"] <= 450

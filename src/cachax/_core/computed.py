@@ -145,7 +145,7 @@ class Computed(Key):
             value, uses = self.evaluate(obj, inputs)
             if uses is None or self.uses_supplied(obj, inputs, uses):
                 return value, None
-            if not is_unchanged(obj, inputs):
+            if not (memo.is_unchanged(obj) or is_unchanged(obj, inputs)):
                 return value, None  # others would lack what the body has set
             if memo.after_a_body(obj) is memo_of(obj):
                 record = self.note(inputs, uses, value)

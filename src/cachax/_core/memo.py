@@ -177,6 +177,10 @@ class Memo(weakref.ref[Any]):
         now = memo_of(obj)
         return now if now is self or self._snapshot.all_still_in(obj) else self
 
+    def is_unchanged(self, obj: object) -> bool:
+        """Whether all that is in `obj` is what was; False if that is not known."""
+        return self._snapshot.is_complete and memo_of(obj) is self
+
     @contextmanager
     def one_thread(self, key: Key) -> Iterator[None]:
         """One thread at a time computes the value of `key`; the others wait.

@@ -39,7 +39,7 @@ class Snapshot:
     arrays would be simpler, but then `obj.a = b` keeps the old array alive.
     """
 
-    __slots__ = ("_held", "_ids", "holds")
+    __slots__ = ("_held", "_ids", "holds", "is_complete")
 
     holds: Callable[[Any], bool]
     """Whether the object still has the fields it had."""
@@ -54,6 +54,9 @@ class Snapshot:
             deep = not all(map(_can_be_watched, direct)) or any(
                 map(_may_change, inside)
             )
+        self.is_complete = deep or inside is direct
+        """Whether it is for all that is inside, and not only for what can be set
+        without tricks."""
         ids: list[Any] = []  # contains no references: they would hold `void`
 
         def void(_: object) -> None:

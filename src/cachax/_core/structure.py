@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax.tree_util import default_registry
 
-from .fields import walk
+from .fields import plain_leaves, walk
 from .inputs import in_order, inputs_of
 
 IsLeaf = Callable[[Any], bool]
@@ -67,12 +67,22 @@ _LEAF: Any = jax.tree.structure(0)
 def survives(value: Any, structure: Structure, leaves: Iterable[Any]) -> bool:
     """Whether a value is the same when it is rebuilt. An object may have more than its
     class gives to JAX."""
-    if not isinstance(value, jax.Array) and structure.tree.num_nodes > 1:
+    if not _is_plain(value) and structure.tree.num_nodes > 1:
         before, after = inputs_of(value), inputs_of(structure.unflatten(leaves))
         if before is not None and after is not None:
             pairs = zip(before.arrays, after.arrays, strict=False)
             return before.exactly == after.exactly and all(x is y for x, y in pairs)
     return True
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether there is nothing in it but arrays, numbers and builtin containers."""
+    cls = type(value)
+    if cls is tuple or cls is list:
+        return all(map(_is_plain, value))
+    if cls is dict:
+        return all(map(_is_plain, value.values()))
+    return cls in plain_leaves or isinstance(value, jax.Array)
 
 
 def _is_unsorted(thing: Any) -> bool:

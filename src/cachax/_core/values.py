@@ -51,18 +51,14 @@ class Template(NamedTuple):
         return self.structure.unflatten(map(_unshared, leaves))
 
 
-def template_of_array(array: Any) -> Template:
-    """Of a value that is an array, and not one of its object."""
-    return Template((array,), _LEAF, (array,))
-
-
 def template_of(value: Any, own: Sequence[Any]) -> Template | None:
     """None if it contains one of the arrays `own` where JAX doesn't see it, or
     something that can be changed and not be copied."""
-    leaves, structure = flatten(value)
     numbers = {id(array): i for i, array in enumerate(own)}
-    if structure == _LEAF and id(value) not in numbers and isinstance(value, jax.Array):
-        return template_of_array(_apart(value, own))
+    if isinstance(value, jax.Array) and id(value) not in numbers:
+        array = _apart(value, own)
+        return Template((array,), _LEAF, (array,))
+    leaves, structure = flatten(value)
     visible = {*map(id, leaves)}
     for part in walk(value):
         if id(part) in numbers and id(part) not in visible:

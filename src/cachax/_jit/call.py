@@ -23,7 +23,9 @@ import jax
 from jax.tree_util import tree_flatten
 
 from .._compat import (
+    CONCRETE,
     Tracer,
+    current_trace,
     forget_failed_traces,
     jit_is_disabled,
     places_of,
@@ -48,11 +50,11 @@ from .demand import (
     call_of,
     objects_in,
 )
-from .entry import Entry, signature_of
+from .entry import Entry
 from .inside import UNKNOWN, new_in_call
 from .notes import note_argument
 from .options import Options
-from .plan import Call
+from .plan import Call, signature_of
 from .program import Program, Unprepared, running
 
 _TRIES = 8
@@ -203,8 +205,18 @@ class Function:
             ready = None
         values = None if ready is None else ready.values
         is_apart = not (plan.by_object and self.options.donates)
-        if values is None and is_apart and not entry.mistaken:
-            values = plan.look_up(args, kwargs)
+        has_program = is_apart and not entry.mistaken
+        may_compute = has_program and current_trace() is CONCRETE
+        if values is None and has_program:
+            is_likely_new = may_compute and plan.by_object
+            values = plan.compute(call) if is_likely_new else plan.look_up(args, kwargs)
+        if values is None:
+            out = self._call_computing_inside(entry, call)
+            if out is not UNKNOWN:
+                return out
+            if may_compute:
+                values = plan.compute(call)
+                entry.new_calls += values is not None
         if values is not None:
             program = plan.program if ready is None else ready.program
             try:
@@ -219,17 +231,7 @@ class Function:
                     _pass_on_supplied(program, entry.objects(tree), leaves, out)
                 self.took(entry, tree, program.asks)
                 return out
-        objects = entry.objects(tree)
-        if entry.new_calls >= _MANY_NEW and entry.inside is not UNKNOWN:
-            is_alone = entry.lock.acquire(timeout=1)  # it may wait for this thread
-            try:
-                out = self._call_computing_inside(entry, call)
-            finally:
-                if is_alone:
-                    entry.lock.release()
-            if out is not UNKNOWN:
-                return out
-        return self._call_learning(entry, objects, call)
+        return self._call_learning(entry, entry.objects(tree), call)
 
     def _call_learning(self, entry: Entry, objects: list[Any], call: Call) -> Any:
         """With values that are to be computed, or a function to be traced."""
@@ -248,7 +250,7 @@ class Function:
             demand.gather(demand.supplied(entry.inside_asks))
             demand.is_last = tries_left == 0
             demand.unstable = unstable
-            answers = demand.in_order()
+            answers, order = demand.in_order(), [*demand.answers]
             program = self._program(entry, answers, args)
             values = [x for answer in answers.values() for x in answer.packed.arrays]
             if self.options.donates:
@@ -282,7 +284,7 @@ class Function:
         is_traced = any(isinstance(x, Tracer) for x in leaves)
         if not is_traced or all(_is_concrete(x, leaves) for x in answers.values()):
             reliable = program if self._keeps_programs else None
-            plan = entry.note(answers, reliable, traced, call)
+            plan = entry.note(answers, reliable, traced, call, order)
             plan.keep(args, kwargs, values)
         _pass_on_supplied(program, objects, leaves, out)
         self.took(entry, tree, program.asks)
@@ -322,6 +324,16 @@ class Function:
     def _call_computing_inside(self, entry: Entry, call: Call) -> Any:
         """For arrays that are new at every call: to compute their values beforehand
         would launch a program for each. UNKNOWN if it is not such a call."""
+        if entry.new_calls < _MANY_NEW or entry.inside is UNKNOWN:
+            return UNKNOWN
+        is_alone = entry.lock.acquire(timeout=1)  # it may wait for this thread
+        try:
+            return self._compute_inside(entry, call)
+        finally:
+            if is_alone:
+                entry.lock.release()
+
+    def _compute_inside(self, entry: Entry, call: Call) -> Any:
         tree, leaves, args, kwargs = call
         objects = entry.objects(tree)
         new = new_in_call(entry, objects, call)

@@ -16,6 +16,7 @@ import numpy as np
 from .._compat import Trace, as_in_a_program, at_trace, current_trace
 from .._core.computed import CallKey, Computed
 from .._core.fields import is_frozen, is_open, walk
+from .._core.index import Record
 from .._core.inputs import NUMBERS, Copy, Fields, Inputs, inputs_of
 from .._core.levels import UsesAxisError, not_run_here, traces_in
 from .._core.memo import NOT_PROVIDED, Key, may_have_values, memo_of
@@ -229,24 +230,8 @@ class Demand:
         inner = _inner(uses, inputs, mapped)
         if inner is None and key.was_ever_supplied():  # for a different object, maybe
             return None
-        if record.packed is None:
-            record.packed = {}
-        if self.static_numpy not in record.packed:
-            template = record.template
-            value = template.fill([inputs.arrays[i] for i in uses.positions])
-            packed = None
-            if not has_hidden_arrays(value):
-                packed = pack(
-                    value,
-                    key.of(owner),
-                    _traced_numbers(key, owner, value),
-                    self.static_numpy,
-                    (template.leaves, template.structure),
-                )
-            record.packed[self.static_numpy] = packed
-        packed = record.packed[self.static_numpy]
-        if packed is None:
-            packed = STAYS_INSIDE
+        own = uses.arrays(inputs)
+        packed = packed_of(record, owner, own, self.static_numpy) or STAYS_INSIDE
         return Value(
             packed,
             False,
@@ -256,7 +241,7 @@ class Demand:
             None in numbers,
             inner,
             False,
-            tuple(inputs.arrays[i] for i in uses.positions),
+            tuple(own),
             holders=() if positions else tuple(i for i in holders if i is not None),
         )
 
@@ -403,6 +388,29 @@ class Demand:
         self.answers = {}
         self.leaves = self.call = ()
         self.outer = None
+
+
+def packed_of(
+    record: Record, owner: Any, own: Sequence[Any], static_numpy: bool
+) -> Packed | None:
+    """The value of a record as a program takes it, for an object with these arrays;
+    None if it can't be an input of a program."""
+    if record.packed is None:
+        record.packed = {}
+    if static_numpy not in record.packed:
+        key, template, packed = record.key, record.template, None
+        value = template.fill(own)
+        if not has_hidden_arrays(value):
+            packed = pack(
+                value,
+                key.of(owner),
+                _traced_numbers(key, owner, value),
+                static_numpy,
+                (template.leaves, template.structure),
+            )
+        record.packed[static_numpy] = packed
+    found: Packed | None = record.packed[static_numpy]
+    return found
 
 
 def call_of(ask: Ask) -> Any:

@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ from jax.tree_util import tree_flatten
 
 from .._compat import CONCRETE, has_processes, settings, trace_context
 from .._core import index
-from .._core.inputs import double, look_of
+from .._core.inputs import double
 from .._core.memo import (
     contents_of_object,
     has_preset,
@@ -24,7 +24,7 @@ from .demand import Answers, Ask, Course, Map, Slot, map_of, may_get_fields, obj
 from .inside import UNKNOWN, New
 from .options import Options
 from .paths import Reader, joined
-from .plan import Call, Plan, Read, bits, identity, nothing
+from .plan import Call, Plan, Read, bits, identity, nothing, signature_of
 from .results import take
 
 
@@ -135,9 +135,14 @@ class Entry:
     # What calls take.
 
     def note(
-        self, answers: Answers, program: Any, was_traced: bool, call: Call
+        self,
+        answers: Answers,
+        program: Any,
+        was_traced: bool,
+        call: Call,
+        order: Iterable[Ask],
     ) -> Plan:
-        """What a call used, and which program it took."""
+        """What a call used, in which order, and which program it took."""
         may_have_more = any(key.was_supplied for _, key in self.inside_asks)
         passes_on = program is not None and program.passes_on(self.objects(call.tree))
         if self.mistaken and not was_traced:  # there was a program, and not that one
@@ -151,7 +156,7 @@ class Entry:
         if plan.has_key:
             plan.owners = tuple(dict.fromkeys(slot for slot, _ in owned))
         plan.program = None if may_have_more else program
-        plan.find_by(self, call, answers, self.plan)
+        plan.find_by(self, call, answers, self.plan, order=order)
         self.plan = plan
         self._set_find(call)
         return plan
@@ -235,11 +240,3 @@ class Entry:
 
 class NoLongerNew(BaseException):
     """The value was computed meanwhile, in a different thread."""
-
-
-def signature_of(leaves: Sequence[Any]) -> Any:
-    """What of the leaves a trace can see: shapes and dtypes."""
-    return tuple(
-        look_of(x) if hasattr(x, "shape") and hasattr(x, "dtype") else type(x)
-        for x in leaves
-    )

@@ -45,7 +45,9 @@ def new_in_call(entry: Any, objects: list[Any], call: Call) -> New | None:
     """None if a program can't compute the values that are new, or none is."""
     plan, leaves = entry.plan, call.leaves  # another thread may replace the plan
     needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
-    if not needs or current_trace() is not CONCRETE:
+    if not needs or any(need.owner is not None for need in needs):
+        return None  # a value that belongs to its object has to be known
+    if current_trace() is not CONCRETE:
         return None
     if entry.inside is None and (
         tracing_is_forbidden()
@@ -63,8 +65,6 @@ def new_in_call(entry: Any, objects: list[Any], call: Call) -> New | None:
         if key.peek(owner, UNKNOWN) is not UNKNOWN:
             new.known[need.ask] = None
             continue
-        if need.owner is not None:
-            return None
         others = [leaves[i] for i in span if not isinstance(leaves[i], jax.Array)]
         if others and not (
             need.positions

@@ -2,25 +2,31 @@
 and which program."""
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from .._compat import as_in_a_program
 from .._core import index
 from .._core.fields import instance_dict
-from .._core.inputs import NUMBERS, bits_of, identity_of
+from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
+from .._core.levels import UsesAxisError, not_run_here
 from .._core.memo import keys_of
 from .._core.recent import Recent
 from .._core.sources import names_of
-from .._core.values import Packed, is_hashable, pack, static_identity
-from .demand import Answers, Ask, Slot, Value, by_object
+from .._core.values import Packed, is_hashable, static_identity
+from .demand import Answers, Ask, Slot, Value, by_object, packed_of
 from .paths import joined
 
 Read = Callable[[Any, Any], Any]
 """Reads something from the arguments of a call: `args` and `kwargs`."""
+
+
+_NOT_THERE = (KeyError, AttributeError, IndexError)
+"""Nothing is known of an array, or an object is not where it was."""
 
 
 class Call(NamedTuple):
@@ -45,6 +51,8 @@ class Need:
         "is_supplied",
         "key",
         "numbers",
+        "object",
+        "own",
         "owner",
         "positions",
         "read_bits",
@@ -54,7 +62,7 @@ class Need:
 
     def __init__(self, ask: Ask, value: Value, entry: Any, call: Call) -> None:
         self.ask = ask
-        self.key = ask[1]
+        self.key: Any = ask[1]
         self.is_supplied = value.is_supplied
         self.positions = value.positions
         self.holders = value.holders
@@ -67,6 +75,8 @@ class Need:
             self.owner = entry.reading_object(ask[0], call.tree)
             return
         reader = entry.reader(call.tree)
+        self.object = reader.function(reader.object(ask[0]))
+        self.own = reader.function([*map(reader.leaf, value.positions)])
         arrays = [reader.array(i, call.leaves) for i in value.positions]
         self.contents = reader.function([f"{x}._cachax" for x in arrays])
         self.read_holders = reader.function([*map(reader.leaf, value.holders)])
@@ -97,13 +107,27 @@ class Need:
         else:
             return None
         if record.packed is None:
-            whole = record.template.whole
-            if whole is None or not isinstance(whole[0], jax.Array):
-                return None
-            packed = pack(whole[0], "")
-            record.packed = {False: packed, True: packed}
+            owner, own = self.object(args, kwargs), self.own(args, kwargs)
+            return packed_of(record, owner, own, static_numpy)
         found: Packed | None = record.packed.get(static_numpy)
         return found
+
+    def compute(self, args: Any, kwargs: Any, static_numpy: bool) -> Packed | None:
+        """The same, computed on the object of the caller if it is not there yet."""
+        try:
+            owner = (self.owner or self.object)(args, kwargs)
+        except _NOT_THERE:
+            return None
+        if self.key.can_be_computed():
+            try:
+                with as_in_a_program(), not_run_here():
+                    self.key.read(owner)
+            except UsesAxisError:
+                return None
+        try:
+            return self.find(args, kwargs, static_numpy)
+        except _NOT_THERE:
+            return None
 
 
 class Ready:
@@ -154,6 +178,10 @@ class Plan:
     program: Any = None
     """None if none can be relied on."""
     needs: tuple[Need, ...] = ()
+    order: Sequence[int] = ()
+    """That of the needs when the function is traced."""
+    signature: Any = None
+    """Shapes and dtypes of the arguments."""
     positions: tuple[int, ...] = ()
     """The leaves that a value was ever found by, and the numbers among them."""
     numbers: tuple[int, ...] = ()
@@ -190,9 +218,9 @@ class Plan:
         """Functions in the code of `find`."""
         self.is_supplied: Read = nothing
         """Whether the user stored a value on an object, except the owners."""
-        self.state: Read = nothing
-        self.state_then: Any = None
-        """What must be as it was when this was learned, besides the arrays."""
+        self.is_as_then: Read = nothing
+        """Whether all but the arrays is as it was when this was learned, and the user
+        stored no value on an object."""
         self._seen: dict[Any, bool] = Recent(10_000)
         """Keys of calls that are not in `ready` yet: as many as the objects of a data
         set that a program goes through again and again."""
@@ -208,22 +236,37 @@ class Plan:
 
     def look_up(self, args: Any, kwargs: Any) -> list[Any] | None:
         """The values for these arguments; None if one of them is not known."""
+        values: list[Any] = []
         if self.program is None:
             return None
-        values: list[Any] = []
         try:
-            if self.is_supplied(args, kwargs):
-                return None
-            if self.state(args, kwargs) != self.state_then:
+            if not self.is_as_then(args, kwargs):
                 return None
             for need, form in zip(self.needs, self.program.forms, strict=True):
                 packed = need.find(args, kwargs, self.static_numpy)
                 if packed is None or (packed.form is not form and packed.form != form):
                     return None
                 values += packed.arrays
-        except (KeyError, AttributeError, IndexError):
+        except _NOT_THERE:
             return None
         return values
+
+    def compute(self, call: Call) -> list[Any] | None:
+        """The same. Those that are not known are computed, one after another as the
+        function uses them: which it uses may depend on those before, and on shapes."""
+        args, kwargs = call.args, call.kwargs
+        if self.program is None or self.signature != signature_of(call.leaves):
+            return None
+        try:
+            if not self.is_as_then(args, kwargs):
+                return None
+        except _NOT_THERE:
+            return None
+        for i in self.order:
+            packed = self.needs[i].compute(args, kwargs, self.static_numpy)
+            if packed is None or packed.form != self.program.forms[i]:
+                return None
+        return self.look_up(args, kwargs)
 
     def known(self, args: Any, kwargs: Any) -> Ready | None:
         """What a call takes that is the first one with these arrays, if its values are
@@ -258,11 +301,15 @@ class Plan:
         answers: Answers,
         before: "Plan",
         new: dict[int, None] | None = None,
+        order: Iterable[Ask] | None = None,
     ) -> None:
         """Take these values, as a call did. `before` is the plan that this replaces. If
         it is for a program that computes values of leaves that are `new`, `typed` is
-        given."""
+        given. `order` is that in which the function uses them."""
         self.static_numpy = entry.static_numpy
+        self.signature = signature_of(call.leaves)
+        numbers_of = {ask: i for i, ask in enumerate(answers)}
+        self.order = [numbers_of[ask] for ask in order or answers]
         self.needs = tuple(Need(ask, x, entry, call) for ask, x in answers.items())
         positions = {*chain(*(need.positions for need in self.needs))}
         if not self.owners:  # by which everything on them is found
@@ -324,7 +371,7 @@ class Plan:
             asked = [x for (other, _), x in answers.items() if other == slot]
             obj = reader.object(slot)
             if entry.is_open[slot]:  # which fields it has
-                found.append(f"*{reader.fields(obj, objects[slot])}")
+                found.append(f"*{reader.fields(obj, objects[slot])}, None")
             if any(x.has_static_numbers for x in asked):
                 names = _static_names(objects[slot])
                 found += [reader.field(obj, x, objects[slot]) for x in names]
@@ -341,8 +388,10 @@ class Plan:
         state = ["settings()", *types, *(f"supplied_on({owner})" for owner in owners)]
         if self.fields:
             state.append(f"*map(identity, [{', '.join(self.fields)}])")
-        self.state = reader.function(state, **self.names)
-        self.state_then = self.state(call.args, call.kwargs)
+        now, names = joined(state), self.names
+        then = reader.function(now, **names)(call.args, call.kwargs)
+        code = f"not ({self.supplied_code}) and {now} == then"
+        self.is_as_then = reader.function(code, then=then, **names)
         if not self.has_key:
             return
         arrays = [reader.array(i, call.leaves) for i in self.positions]
@@ -407,3 +456,11 @@ def _bits_code(code: str, leaf: Any) -> str:
     this type."""
     find = {float: "double", int: "whole", bool: "whole"}.get(type(leaf))
     return f"bits({code})" if find is None else f"type({code}), {find}({code})"
+
+
+def signature_of(leaves: Sequence[Any]) -> Any:
+    """What of the leaves a trace can see: shapes and dtypes."""
+    return tuple(
+        look_of(x) if hasattr(x, "shape") and hasattr(x, "dtype") else type(x)
+        for x in leaves
+    )

@@ -13,6 +13,7 @@ from .._core.watch import Wrap
 from .._errors import plain_name
 from .._jit.call import Function
 from .._jit.demand import Demand
+from .._jit.plan import Plan
 from .._jit.results import About
 from .causes import RETURNED, Signature, why_traced
 from .events import What, Where, bytes_of, where_now
@@ -33,6 +34,7 @@ class Calls:
     def wraps(self) -> dict[tuple[type, str], Wrap]:
         return {
             (Demand, "gather"): self._gather,
+            (Plan, "compute"): self._gather,
             (Demand, "start"): self._start,
             (About, "take"): self._take,
             (Function, "took"): self._took,
@@ -41,10 +43,10 @@ class Calls:
         }
 
     def _gather(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def gather(demand: Demand, asks: Any) -> None:
+        def gather(demand_or_plan: Any, what: Any) -> Any:
             self._doing.gathers += 1
             try:
-                original(demand, asks)
+                return original(demand_or_plan, what)
             finally:
                 self._doing.gathers -= 1
 
