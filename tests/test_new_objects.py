@@ -830,3 +830,48 @@ def test_a_number_that_is_different_in_every_call(kind: Any, is_new: bool) -> No
             assert obj.scaled.tolist() == [0, i, 2 * i]
         assert counts == {"scaled": 1}
         assert i < 3 * ENOUGH or not compiled
+
+
+class Fitted(flax.struct.PyTreeNode):
+    x: Any
+    y: Any
+    rows: Any
+    unused: Any = None
+
+    @cachax.cached_property
+    def parts(self) -> dict[str, Any]:
+        return {"scaled": self.x * 2, "rows": self.rows}
+
+    @cachax.cached_property
+    def mean(self) -> Any:
+        return self.parts["scaled"] / self.parts["rows"]
+
+    @cachax.cached_property
+    def gram(self) -> Any:
+        return self.x + self.rows
+
+    @cachax.cached_property
+    def weights(self) -> Any:
+        computing("weights")
+        return self.gram * self.y
+
+
+def test_a_number_in_a_value_that_a_body_reads_stays_a_number() -> None:
+    use = cachax.jit(lambda o: o.mean)
+    for i in range(2 * ENOUGH):
+        obj = Fitted(jnp.ones(2) + i, None, 70_000)
+        use(obj)
+        assert obj.parts["rows"] ** 2 == 4_900_000_000
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_a_known_value_that_a_new_one_reads_is_followed(rows: int) -> None:
+    use, x = cachax.jit(lambda o: o.weights), jnp.ones(2)
+    for i in range(2 * ENOUGH):
+        use(Fitted(x, jnp.ones(2) + i, 2, jnp.ones(2)))
+    obj = Fitted(x, jnp.ones(2), rows)
+    with computations() as counts:
+        for _ in range(3):
+            use(obj.replace(unused=jnp.ones(2)))
+            assert obj.replace(unused=jnp.ones(2)).weights.tolist() == [1 + rows] * 2
+    assert counts == {"weights": 1}

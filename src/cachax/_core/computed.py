@@ -198,8 +198,12 @@ class Computed(Key):
         if inputs is None or self.is_supplied(original):
             return value, original, None
         check_unchanged(original, inputs)
-        is_shared = not self.uses_supplied(original, inputs)
-        return value, original, self.learned.get(inputs) if is_shared else None
+        if self.uses_supplied(original, inputs):
+            return value, original, None
+        uses = self.learned.get(inputs)
+        if uses is None and traces_in(original):  # the value came from outside
+            uses = self.learn(original, inputs)
+        return value, original, uses
 
     def learn(self, obj: Any, inputs: Inputs) -> Uses:
         """What the body uses, without computing anything."""

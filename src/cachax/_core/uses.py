@@ -366,9 +366,17 @@ def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:
 
 
 def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> Any:
-    """The operations of a body, those of other bodies included, and the types of its
-    results. None if it can't be traced, or if a result is not an array of JAX."""
+    """The operations of a body, those of other bodies included, the types of its
+    results, and the static parts of values that it reads. None if it can't be traced, or if a result is not an array of JAX."""
     structure: Any = None
+    statics: list[Any] = []
+
+    def run_body(obj: Any, key: Any) -> Any:
+        value = key.body(obj)
+        leaves, structure = flatten(value)
+        kinds = [None if isinstance(x, jax.Array) else identity_of(x) for x in leaves]
+        statics.append((str(structure), kinds))
+        return value
 
     def of_arrays(given: list[Any]) -> list[Any]:
         nonlocal structure
@@ -376,7 +384,7 @@ def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> A
         copy = _copy(obj, arrays)
         for new, _ in copy.originals.values():
             if may_have_values(type(new)) and type(new).__weakrefoffset__:
-                memo_of(new).provider = functools.partial(_run_body, new)
+                memo_of(new).provider = functools.partial(run_body, new)
         leaves, structure = flatten(body(copy.obj))
         if not all(isinstance(x, jax.Array) for x in leaves):
             raise _NotAFunctionError
@@ -386,11 +394,8 @@ def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> A
         jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
     except Exception:  # whatever a body raises
         return None
-    return operations_in(jaxpr.jaxpr), structure, [str(x) for x in jaxpr.out_avals]
-
-
-def _run_body(obj: Any, key: Any) -> Any:
-    return key.body(obj)
+    types = [str(x) for x in jaxpr.out_avals]
+    return operations_in(jaxpr.jaxpr), structure, types, statics
 
 
 @dataclass(frozen=True, eq=False)

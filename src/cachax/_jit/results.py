@@ -303,7 +303,7 @@ def _of_objects(
                 if is_argument:
                     raise CannotComeOutError
             else:
-                if traced is not None:
+                if traced is not None and not uses.is_host:
                     key.learned.put_for_all(traced.inputs(traced.zeros), uses)
                 about = Brought(
                     key,
