@@ -367,7 +367,8 @@ def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:
 
 def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> Any:
     """The operations of a body, those of other bodies included, the types of its
-    results, and the static parts of values that it reads. None if it can't be traced, or if a result is not an array of JAX."""
+    results, and the static parts of the values that it reads. None if it can't be
+    traced, or if a result is not an array of JAX."""
     structure: Any = None
     statics: list[Any] = []
 

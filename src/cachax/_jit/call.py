@@ -16,7 +16,7 @@ the result (`results.py`).
 import functools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -95,7 +95,7 @@ class Function:
         """The entry of the last call, if the next one is likely to have the same."""
         self._is_mixed = False
         """Whether arguments of different structures have the same arrays."""
-        self._likely: dict[Any, Entry | None] = Recent(64)
+        self._likely: dict[Any, Entry | None] = Recent()
         """For calls unlike the last one, by the types of the arguments and the static
         ones. None where these don't say which."""
         note_entries(self)
@@ -118,11 +118,16 @@ class Function:
             entry: Any = self._likely[self._look(args, kwargs)]
             if entry is None:
                 entry = self._entries[self._key(args, kwargs)[0]]
-            if entry is not self.expected:
-                with suppress(KeyError, AttributeError, IndexError):
-                    return entry, entry.find(args, kwargs)
-            return entry, None if entry.mistaken else entry.plan.known(args, kwargs)
+        except Exception:  # there was none like it, or JAX says best what is wrong
+            return None, None
+        try:
+            if entry is not self.expected:  # which was tried already
+                return entry, entry.find(args, kwargs)
         except Exception:  # it can't be read as the last one was
+            pass
+        try:
+            return entry, None if entry.mistaken else entry.plan.known(args, kwargs)
+        except Exception:
             return None, None
 
     def _key(self, args: Any, kwargs: Any) -> tuple[Any, Call]:

@@ -225,6 +225,8 @@ class Entry:
         weakly = weakref.ref(self)  # which has what is ready
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            if threading.active_count() == 1:
+                return launch(*args, **kwargs)
             is_alone = lock.acquire(timeout=1)  # it may wait for this thread
             try:
                 if not is_new(args, kwargs):
