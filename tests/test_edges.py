@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -950,3 +951,51 @@ def test_a_value_is_computed_for_a_call_as_in_a_program(context: Any) -> None:
     with context():
         result = fun(numbers)
     assert result.tolist() == [1, 1, 1]
+
+
+def kernel_class(power: int) -> Any:
+    """JAX takes the tree structures of objects of such classes for equal."""
+
+    class Kernel(flax.struct.PyTreeNode):
+        scale: Any
+
+        def __call__(self, x: Any) -> Any:
+            return self.scale * x**power
+
+    return Kernel
+
+
+LINEAR, SQUARE = kernel_class(1), kernel_class(2)
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class WithKernel:
+    x: Any
+    order: Any = 1
+
+    @cachax.cached_property
+    def kernel(self) -> Any:
+        return (SQUARE if self.order > 1 else LINEAR)(self.x)
+
+    @cachax.cached_property
+    def by_contents(self) -> Any:
+        return (SQUARE if self.x > 1 else LINEAR)(self.x)
+
+
+def test_values_of_two_classes_with_the_same_fields() -> None:
+    use = cachax.jit(lambda o: o.kernel(3.0))
+    by_contents = cachax.jit(lambda o: o.by_contents(3.0))
+    x = jnp.float32(2)
+    small, large = WithKernel(jnp.float32(1)), WithKernel(x)
+    orders = [WithKernel(x, order) for order in (0, 1, 2, 3)]
+    for _ in range(4):
+        assert [by_contents(small), by_contents(large)] == [3, 18]
+        for kernel in (LINEAR(x), SQUARE(x)):
+            obj = WithKernel(x)
+            obj.kernel = kernel
+            assert use(obj) == kernel(3.0)
+            assert use(cachax.preset(WithKernel(x), kernel=kernel)) == kernel(3.0)
+        assert [o.kernel(3.0) for o in orders] == [6, 6, 18, 18]
+        assert [use(o) for o in orders] == [6, 6, 18, 18]
+    assert cachax.preset(small, kernel=SQUARE(jnp.ones(3))).kernel.scale.shape == (3,)

@@ -753,18 +753,21 @@ BODIES_OF_NUMBERS: dict[str, Any] = {
     "a product of numpy": lambda o: o.x * (o.y * np.int8(3))[0],
     "both": lambda o: (o.x, o.y * 2),
     "a different value": lambda o: o.x + o.inner,
+    "an integer": lambda o: o.x + jnp.asarray(o.n, np.uint8),
 }
 
 
 @pytest.mark.parametrize("y", [np.full(9, 100, np.uint8), np.ones(9, "f"), 3])
-@pytest.mark.parametrize("n", [70000, -2, 2.5, True])
+@pytest.mark.parametrize("n", [70000, -2, 2.5, True, np.float32(-1.5)])
 @pytest.mark.parametrize("what", BODIES_OF_NUMBERS)
 def test_numbers_and_numpy_arrays_have_their_own_rules(
     what: str, n: Any, y: Any
 ) -> None:
     if "numpy" in what and not isinstance(y, np.ndarray):
         return
-    if what == "a power" and n == 70000:
+    if (what == "a power" and n == 70000) or (
+        what == "an integer" and n in (70000, -2)
+    ):
         return  # Python raises an error
 
     class Mixed(flax.struct.PyTreeNode):
@@ -875,3 +878,51 @@ def test_a_known_value_that_a_new_one_reads_is_followed(rows: int) -> None:
             use(obj.replace(unused=jnp.ones(2)))
             assert obj.replace(unused=jnp.ones(2)).weights.tolist() == [1 + rows] * 2
     assert counts == {"weights": 1}
+
+
+class Damped(Multiples, flax.struct.PyTreeNode):
+    x: Any
+    noise: Any
+
+    @cachax.cached_property
+    def double(self) -> jax.Array:
+        return super().double + self.noise
+
+
+def test_a_value_that_a_subclass_overrides_is_kept() -> None:
+    use = cachax.jit(lambda o: o.double)
+    for i in range(2 * ENOUGH):
+        obj = Damped(jnp.ones(2) + i, jnp.ones(2))
+        with computations() as counts:
+            use(obj)
+            for noise in range(3):
+                use(obj.replace(noise=jnp.ones(2) + noise))
+        assert counts == {"double": 1}
+
+
+class Shifted(flax.struct.PyTreeNode):
+    x: Any
+    y: Any
+    unused: float
+
+    @cachax.cached_property
+    def squares(self) -> Any:
+        computing("squares")
+        return self.x**2
+
+    @cachax.cached_property
+    def value(self) -> Any:
+        return self.squares * self.y
+
+
+def test_values_from_before_it_was_learned_that_a_number_makes_no_difference() -> None:
+    use = cachax.jit(lambda o: o.value)
+    numbers = range(2 * ENOUGH)
+    objects = [Shifted(jnp.ones(2) + i, jnp.ones(2), 1.0 + i) for i in numbers]
+    for obj in objects:
+        use(obj)
+    assert objects[0].replace(unused=50.0).squares is not None
+    with computations() as counts:
+        for obj in objects:
+            use(obj.replace(y=jnp.ones(2)))
+    assert not counts

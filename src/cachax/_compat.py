@@ -178,8 +178,9 @@ def places_of(array: Any) -> set[Any]:
     array = base_of(array)
     is_one = array.is_fully_addressable and len(array.sharding.device_set) == 1
     parts = [array] if is_one else [x.data for x in array.addressable_shards]
-    if jax.__version_info__ < (0, 7):  # they wait, and let no callback run meanwhile
-        for part in parts:
+    is_cpu = any(device.platform == "cpu" for device in array.sharding.device_set)
+    if is_cpu or jax.__version_info__ < (0, 7):
+        for part in parts:  # the pointers wait, and let no callback run meanwhile
             part.block_until_ready()
     return {(*x.devices(), x.unsafe_buffer_pointer()) for x in parts if x.size}
 
@@ -320,8 +321,7 @@ def operations_in(jaxpr: Any) -> list[Any]:
     converted first, or not: a Python number is converted when it is used."""
     found: list[Any] = []
     for eqn in jaxpr.eqns:
-        is_scalar = all(not getattr(x.aval, "shape", ()) for x in eqn.invars)
-        if str(eqn.primitive) in _CONVERSIONS and is_scalar:
+        if str(eqn.primitive) in _CONVERSIONS and not _may_be_rounded(eqn):
             continue
         found.append((str(eqn.primitive), [str(x.aval) for x in eqn.outvars]))
         for each in _jaxprs_in(eqn.params):
@@ -330,6 +330,17 @@ def operations_in(jaxpr: Any) -> list[Any]:
 
 
 _CONVERSIONS = ("convert_element_type", "broadcast_in_dim")
+
+
+def _may_be_rounded(eqn: Any) -> bool:
+    """Whether it converts an array, or a scalar to integers, where numpy has rules of
+    its own."""
+    before, after = eqn.invars[0].aval, eqn.outvars[0].aval
+    if getattr(before, "shape", ()):
+        return True
+    is_subtype: Any = vars(jax.dtypes)["issubdtype"]
+    is_to_integer = is_subtype(after.dtype, np.integer)
+    return bool(is_to_integer and is_subtype(before.dtype, np.inexact))
 
 
 def _is_hidden(x: Any) -> bool:

@@ -94,6 +94,15 @@ class Computed(Key):
             return default
         return record.template.fill(record.uses.arrays(inputs))
 
+    def is_known(self, obj: Any) -> bool:
+        """Whether it is there, or is found when it is read."""
+        if self.peek(obj, MISSING) is not MISSING:
+            return True
+        inputs = None if traces_in(obj) else inputs_of(obj)
+        if inputs is None or self.depends_on_supplied(obj):
+            return False
+        return self._known(obj, inputs) is not None
+
     def _compute(self, obj: Any, memo: Memo) -> Any:
         with memo.one_thread(self):
             memo = memo_of(obj)  # another thread's body may have led to a new one

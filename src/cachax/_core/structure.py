@@ -40,13 +40,20 @@ class Structure:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Structure):
             return False
-        return bool(self.tree == other.tree and self.orders == other.orders)
+        return is_same_tree(self.tree, other.tree) and self.orders == other.orders
 
     def __hash__(self) -> int:
         return hash((self.tree, self.orders))
 
     def __str__(self) -> str:
         return f"{self.tree} {self.orders}"
+
+
+def is_same_tree(one: Any, other: Any) -> bool:
+    """Whether two tree structures of JAX are the same. Those of dataclasses are equal
+    if the classes have the same fields (0.4.36 to 0.12 at least); their hashes
+    differ."""
+    return bool(one == other) and hash(one) == hash(other)
 
 
 def flatten(value: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Structure]:

@@ -62,7 +62,7 @@ def new_in_call(entry: Any, objects: list[Any], call: Call) -> New | None:
     for need in needs:
         slot, key = need.ask
         owner, span = objects[slot], range(len(leaves))[entry.spans[slot]]
-        if key.peek(owner, UNKNOWN) is not UNKNOWN:
+        if key.is_known(owner):
             new.known[need.ask] = None
             continue
         others = [leaves[i] for i in span if not isinstance(leaves[i], jax.Array)]
@@ -83,7 +83,7 @@ def new_in_call(entry: Any, objects: list[Any], call: Call) -> New | None:
             known = _known_inside(entry, objects, leaves, slot)
         else:
             reads = (inner for inner, _ in need.inner)
-            keys = (x for x in reads if x.peek(owner, UNKNOWN) is not UNKNOWN)
+            keys = (x for x in reads if x.is_known(owner))
             known = ((slot, x) for x in keys)
         new.known |= dict.fromkeys(known)
         for each, places in need.reads:
@@ -126,7 +126,7 @@ def _known_of(obj: Any, leaves: Sequence[Any]) -> list[Any]:
     arrays = [x for x in leaves if isinstance(x, jax.Array)]
     keys = {record.key: None for x in arrays for record in index.records_of(x)}
     keys |= dict.fromkeys([*keys_of(type(obj)).values(), *memo_of(obj).values])
-    return [key for key in keys if key.peek(obj, UNKNOWN) is not UNKNOWN]
+    return [key for key in keys if key.is_known(obj)]
 
 
 def _has_known_inside(value: Any) -> bool:

@@ -46,6 +46,7 @@ class Need:
         "ask",
         "bits",
         "contents",
+        "has_leaves_only",
         "holders",
         "inner",
         "is_supplied",
@@ -83,6 +84,8 @@ class Need:
         leaves = map(reader.leaf, value.numbers)
         self.read_bits = reader.function([f"bits({x})" for x in leaves])
         self.bits = self.read_bits(call.args, call.kwargs)
+        self.has_leaves_only = self.bits == value.statics[2]
+        """Whether all numbers that it depends on are leaves."""
 
     @property
     def reads(self) -> list[tuple[Any, tuple[int, ...]]]:
@@ -95,14 +98,19 @@ class Need:
             value = by_object(self.key, self.owner(args, kwargs), static_numpy)
             is_same = value is not None and value.is_supplied == self.is_supplied
             return value.packed if is_same else None  # type: ignore[union-attr]
-        if self.numbers and self.bits != self.read_bits(args, kwargs):
-            return None
+        statics = self.statics
+        if self.numbers:
+            bits = self.read_bits(args, kwargs)
+            if bits != self.bits:
+                if not self.has_leaves_only:
+                    return None
+                statics = (*statics[:2], bits, *statics[3:])
         if self.holders:
             records = index.held_by(self.read_holders(args, kwargs), self.key)
         else:
             records = index.candidates(self.key, self.contents(args, kwargs))
         for record in records:
-            if record.statics == self.statics:
+            if record.statics == statics:
                 break
         else:
             return None

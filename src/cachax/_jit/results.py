@@ -388,7 +388,8 @@ def _belongs(key: Computed, names: Sequence[str], obj: Any) -> bool:
         source = source.source
     if isinstance(source, CachedFunction):
         return True
-    return any(getattr(type(obj), name, None) is source for name in names)
+    classes = type(obj).__mro__  # `super()` reads what a class overrides
+    return any(vars(cls).get(name) is source for name in names for cls in classes)
 
 
 def _comes_out_the_same(template: Template) -> bool:

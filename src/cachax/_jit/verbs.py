@@ -19,6 +19,7 @@ from .._core.memo import Key, keys_of, may_have_values, memo_of, memos, preset_k
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
 from .._core.sources import sources_of
+from .._core.structure import is_same_tree
 from .._errors import (
     PresetError,
     UnknownPropertyError,
@@ -246,7 +247,9 @@ def _check_shapes(obj: object, key: Key, given: Any) -> None:
         leaves, structure = jax.tree.flatten(given)
     except Exception:  # it needs concrete values, or an object that can't be copied
         return
-    if structure != wanted[0]:  # a different kind of value: the user's choice
+    if not is_same_tree(
+        structure, wanted[0]
+    ):  # a different kind of value: the user's choice
         return
     for (path, shape), leaf in zip(wanted[1], leaves, strict=True):
         if hasattr(leaf, "shape") and leaf.shape != shape:
