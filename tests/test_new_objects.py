@@ -926,3 +926,13 @@ def test_values_from_before_it_was_learned_that_a_number_makes_no_difference() -
         for obj in objects:
             use(obj.replace(y=jnp.ones(2)))
     assert not counts
+
+
+def test_presets_in_turn_with_new_objects() -> None:
+    use = cachax.jit(lambda o: o.quadruple)
+    for _ in range(3):
+        for _ in range(2 * ENOUGH):
+            assert use(Point(jnp.float32(1))) == 4
+        for _ in range(2):
+            supplied = cachax.preset(Point(jnp.float32(1)), double=jnp.float32(50))
+            assert use(supplied) == 100

@@ -180,8 +180,8 @@ class Entry:
         """What is ready for a call: as it is planned, or for new arrays."""
         plan, inside, reader = self.plan, self.inside_plan, self._reader
         new = self.new
-        if reader is None or not new.leaves:
-            self.find = plan.find
+        if reader is None or not new.leaves or plan.by_object:
+            self.find = plan.find  # (an object that has its own value is not new)
             return
         leaves = [*map(reader.leaf, new.leaves)]
         arrays = [reader.array(i, call.leaves) for i in new.leaves]
