@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -733,3 +734,23 @@ def test_an_object_that_is_in_a_different_one_twice() -> None:
         assert Pair([item, cls(*arrays)]).total == 24
     assert counts == {"total": 1}
     assert Pair([item, cls(arrays[0] + 1, arrays[1])]).total == 32
+
+
+class Either(flax.struct.PyTreeNode):
+    x: Any
+    y: Any
+    number: float = 0.0
+
+    @cachax.cached_property
+    def chosen(self) -> Any:
+        return jnp.sum(self.x) if len(self.x) > 2 else jnp.sum(self.y)
+
+
+def test_an_array_in_a_different_place_of_an_object_like_it() -> None:
+    short, long = jnp.ones(2), jnp.ones(3)
+    assert Either(short, long).chosen == Either(long, short).chosen == 3
+    assert Either(short, 2 * short).chosen == 4
+    assert Either(2 * short, short).chosen == 2
+    x, y = jnp.ones(2), 5 * jnp.ones(2)
+    assert [Either(x, y).chosen, Either(y, x).chosen] == [10, 2]
+    assert [Either(x, y, 1.0).chosen, Either(y, x, 1.0).chosen] == [10, 2]

@@ -333,8 +333,8 @@ _CONVERSIONS = ("convert_element_type", "broadcast_in_dim")
 
 
 def _may_be_rounded(eqn: Any) -> bool:
-    """Whether it converts an array, or a scalar to integers, where numpy has rules of
-    its own."""
+    """Whether it converts an array, or a scalar to an integer, which numpy does in a
+    different way."""
     before, after = eqn.invars[0].aval, eqn.outvars[0].aval
     if getattr(before, "shape", ()):
         return True

@@ -10,6 +10,8 @@ from .body import carrying_body
 from .computed import MISSING, Computed
 from .index import Changes
 from .memo import Source, declare, memos
+from .recent import Recent
+from .uses import Learned
 
 _x64, _precision, _promotion, _prng = SETTINGS
 
@@ -73,8 +75,9 @@ class cached_property(Computed, Source, Generic[T_co]):
     def __getstate__(self) -> dict[str, Any]:
         """For copies, and for classes that are pickled whole: without what was
         learned."""
-        learned = {"learned", "batched", "body"}
-        return {k: x for k, x in vars(self).items() if k not in learned}
+        state = vars(self).items()
+        learned = (Recent, Learned)
+        return {k: x for k, x in state if k != "body" and not isinstance(x, learned)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         cached_property.__init__(self, state["func"])
