@@ -231,3 +231,48 @@ def test_a_call_takes_the_value_of_the_object_it_got(first: Any, second: Any) ->
         with computations() as counts:
             assert [o.total for o in objects] == expected
         assert not counts
+
+
+def test_a_number_that_says_which_array_is_used() -> None:
+    cls, _ = with_numbers(lambda obj: obj.x * 2 if obj.step < 3 else obj.y * 2)
+    use = cachax.jit(lambda obj: obj.value)
+    one, two, three, four = (jnp.float32(i) for i in range(1, 5))
+    assert use(cls(one, two, step=1)) == 2
+    assert cls(four, one, step=5).value == 2
+    assert [use(cls(one, three, step=5)), use(cls(one, four, step=5))] == [6, 8]
+
+
+def test_a_value_that_no_function_uses_is_not_computed() -> None:
+    class Kernel(struct.PyTreeNode):
+        x: Any
+        n: float
+
+        @cachax.cached_property
+        def used(self) -> Any:
+            return self.x * 2
+
+        @cachax.cached_property
+        def part(self) -> Any:
+            computing("part")
+            return self.x * self.n
+
+        @cachax.cached_property
+        def unused(self) -> Any:
+            return self.part + 1
+
+    class Process(struct.PyTreeNode):
+        kernel: Any
+        y: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.kernel.used * self.y
+
+    use, kernel = cachax.jit(lambda process: process.value), Kernel(ONES, 1.0)
+    assert kernel.unused is not None
+    with computations() as counts:
+        for i in range(20):
+            use(Process(kernel, ONES + i))
+        for i in range(5):
+            use(Process(Kernel(kernel.x, 2.0 + i), ONES + i))
+    assert not counts

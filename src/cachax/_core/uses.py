@@ -76,6 +76,10 @@ class Uses:
     numbers: tuple[int, ...] | None = None
     """The Python numbers that may matter; None if all of them may."""
 
+    def is_like(self, other: "Uses") -> bool:
+        """Whether the same arrays and numbers count."""
+        return self.positions == other.positions and self.numbers == other.numbers
+
     def matter(self, inputs: Inputs) -> Sequence[int]:
         """The Python numbers that may matter."""
         every = [i for i, _ in inputs.numbers]

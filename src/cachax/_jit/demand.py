@@ -59,6 +59,8 @@ class Value:
     """The arrays at these positions, which may be in the value."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
+    uses: Uses | None = None
+    """What of its object it used, if it belongs to its arrays."""
     is_fixed: bool = True
     """Whether it stays the same as long as its object does: it can't be written to."""
 
@@ -243,6 +245,7 @@ class Demand:
             False,
             tuple(own),
             holders=() if positions else tuple(i for i in holders if i is not None),
+            uses=uses,
         )
 
     def _note_objects_in(self, ask: Ask) -> None:

@@ -126,7 +126,7 @@ def _known_of(obj: Any, leaves: Sequence[Any]) -> list[Any]:
     arrays = [x for x in leaves if isinstance(x, jax.Array)]
     keys = {record.key: None for x in arrays for record in index.records_of(x)}
     keys |= dict.fromkeys([*keys_of(type(obj)).values(), *memo_of(obj).values])
-    return [key for key in keys if key.is_known(obj)]
+    return [key for key in keys if key.peek(obj, UNKNOWN) is not UNKNOWN]
 
 
 def _has_known_inside(value: Any) -> bool:

@@ -59,6 +59,7 @@ class Need:
         "read_bits",
         "read_holders",
         "statics",
+        "uses",
     )
 
     def __init__(self, ask: Ask, value: Value, entry: Any, call: Call) -> None:
@@ -70,6 +71,7 @@ class Need:
         self.numbers = value.numbers
         self.statics = value.statics
         self.inner = value.inner
+        self.uses = value.uses
         self.owner: Read | None = None
         """For a value that belongs to its object: finds that in the arguments."""
         if value.by_object:
@@ -114,6 +116,8 @@ class Need:
                 break
         else:
             return None
+        if statics is not self.statics and not record.uses.is_like(self.uses):
+            return None  # which arrays it used may depend on a number
         if record.packed is None:
             owner, own = self.object(args, kwargs), self.own(args, kwargs)
             return packed_of(record, owner, own, static_numpy)
