@@ -179,7 +179,8 @@ def candidates(key: Key, contents: tuple[Contents, ...] | None) -> Sequence[Reco
     """All records for these contents, whatever their static parts."""
     if not contents:
         return ()
-    records = contents[0].records.get(_place(key, contents)[1], ())
+    place = (getattr(key, "source", key), tuple(map(_serial, contents)))
+    records = contents[0].records.get(place, ())
     if len(records) == 1 and records[0].key is key:  # as most are
         return records
     return [record for record in records if record.key == key]

@@ -116,13 +116,13 @@ class Need:
                 break
         else:
             return None
-        if statics is not self.statics and not record.uses.is_like(self.uses):
+        if self.numbers and not record.uses.is_like(self.uses):
             return None  # which arrays it used may depend on a number
-        if record.packed is None:
+        packed: Any = record.packed
+        if packed is None:
             owner, own = self.object(args, kwargs), self.own(args, kwargs)
             return packed_of(record, owner, own, static_numpy)
-        found: Packed | None = record.packed.get(static_numpy)
-        return found
+        return packed.get(static_numpy)  # type: ignore[no-any-return]
 
     def compute(self, args: Any, kwargs: Any, static_numpy: bool) -> Packed | None:
         """The same, computed on the object of the caller if it is not there yet."""
@@ -232,7 +232,7 @@ class Plan:
         """Whether the user stored a value on an object, except the owners."""
         self.is_as_then: Read = nothing
         """Whether all but the arrays is as it was when this was learned, and the user
-        stored no value on an object."""
+        stored no value on an object. No, if no program can be relied on."""
         self._seen: dict[Any, bool] = Recent(10_000)
         """Keys of calls that are not in `ready` yet: as many as the objects of a data
         set that a program goes through again and again."""
@@ -249,13 +249,12 @@ class Plan:
     def look_up(self, args: Any, kwargs: Any) -> list[Any] | None:
         """The values for these arguments; None if one of them is not known."""
         values: list[Any] = []
-        if self.program is None:
-            return None
         try:
             if not self.is_as_then(args, kwargs):
                 return None
+            static_numpy = self.static_numpy
             for need, form in zip(self.needs, self.program.forms, strict=True):
-                packed = need.find(args, kwargs, self.static_numpy)
+                packed = need.find(args, kwargs, static_numpy)
                 if packed is None or (packed.form is not form and packed.form != form):
                     return None
                 values += packed.arrays
@@ -267,7 +266,7 @@ class Plan:
         """The same. Those that are not known are computed, one after another as the
         function uses them: which it uses may depend on those before, and on shapes."""
         args, kwargs = call.args, call.kwargs
-        if self.program is None or self.signature != signature_of(call.leaves):
+        if self.signature != signature_of(call.leaves):
             return None
         try:
             if not self.is_as_then(args, kwargs):
@@ -403,7 +402,8 @@ class Plan:
         now, names = joined(state), self.names
         then = reader.function(now, **names)(call.args, call.kwargs)
         code = f"not ({self.supplied_code}) and {now} == then"
-        self.is_as_then = reader.function(code, then=then, **names)
+        if self.program is not None:
+            self.is_as_then = reader.function(code, then=then, **names)
         if not self.has_key:
             return
         arrays = [reader.array(i, call.leaves) for i in self.positions]
