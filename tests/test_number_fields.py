@@ -276,3 +276,34 @@ def test_a_value_that_no_function_uses_is_not_computed() -> None:
         for i in range(5):
             use(Process(Kernel(kernel.x, 2.0 + i), ONES + i))
     assert not counts
+
+
+def test_a_number_that_says_whether_an_assigned_value_is_used() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Kernel:
+        x: Any
+
+        @cachax.cached_property
+        def base(self) -> Any:
+            return 3 * self.x
+
+    class Process(struct.PyTreeNode):
+        kernel: Any
+        n: float
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.kernel.x if self.n < 3 else self.kernel.x * self.kernel.base
+
+    def with_base() -> Any:
+        kernel = Kernel(x)
+        kernel.base = jnp.float32(100)
+        return kernel
+
+    x, use = jnp.float32(2), cachax.jit(lambda process: process.value)
+    assert (
+        with_base().base == cachax.jit(lambda kernel: kernel.base)(with_base()) == 100
+    )
+    assert [use(Process(Kernel(x), 1.0)), Process(Kernel(x), 5.0).value] == [2, 12]
+    assert use(Process(with_base(), 5.0)) == 200

@@ -77,8 +77,9 @@ class Uses:
     """The Python numbers that may matter; None if all of them may."""
 
     def is_like(self, other: "Uses") -> bool:
-        """Whether the same arrays and numbers count."""
-        return self.positions == other.positions and self.numbers == other.numbers
+        """Whether the same arrays, numbers and values count."""
+        mine, its = (self.positions, self.numbers), (other.positions, other.numbers)
+        return mine == its and {*self.reads} == {*other.reads}
 
     def matter(self, inputs: Inputs) -> Sequence[int]:
         """The Python numbers that may matter."""
