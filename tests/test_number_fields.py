@@ -290,20 +290,25 @@ def test_a_number_that_says_whether_an_assigned_value_is_used() -> None:
 
     class Process(struct.PyTreeNode):
         kernel: Any
+        y: Any
         n: float
 
         @cachax.cached_property
         def value(self) -> Any:
-            return self.kernel.x if self.n < 3 else self.kernel.x * self.kernel.base
+            return self.y * (self.kernel.x if self.n < 3 else self.kernel.base)
 
     def with_base() -> Any:
         kernel = Kernel(x)
         kernel.base = jnp.float32(100)
         return kernel
 
-    x, use = jnp.float32(2), cachax.jit(lambda process: process.value)
-    assert (
-        with_base().base == cachax.jit(lambda kernel: kernel.base)(with_base()) == 100
+    x, y, use = (
+        jnp.float32(2),
+        jnp.float32(3),
+        cachax.jit(lambda process: process.value),
     )
-    assert [use(Process(Kernel(x), 1.0)), Process(Kernel(x), 5.0).value] == [2, 12]
-    assert use(Process(with_base(), 5.0)) == 200
+    base = cachax.jit(lambda kernel: kernel.base)
+    assert with_base().base == base(with_base()) == 100
+    assert use(Process(Kernel(x), y, 1.0)) == 6
+    assert Process(Kernel(x), y, 5.0).value == 18
+    assert use(Process(with_base(), y, 5.0)) == 300
