@@ -312,3 +312,40 @@ def test_a_number_that_says_whether_an_assigned_value_is_used() -> None:
     assert use(Process(Kernel(x), y, 1.0)) == 6
     assert Process(Kernel(x), y, 5.0).value == 18
     assert use(Process(with_base(), y, 5.0)) == 300
+
+
+@pytest.mark.parametrize("place", ["before", "inside", "after"])
+def test_a_number_beside_a_value_of_an_object_inside(place: str) -> None:
+    class Inner(struct.PyTreeNode):
+        x: Any
+        n: Any
+        scale: Any
+
+        @cachax.cached_property
+        def scaled(self) -> Any:
+            return self.x * self.scale
+
+    class Outer(struct.PyTreeNode):
+        before: Any
+        inner: Any
+        then: Any
+        y: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            body.runs += 1
+            return self.inner.scaled * self.y
+
+    body, use = Body(abs), cachax.jit(lambda outer: outer.value)
+    runs = []
+    for i in range(6):
+        numbers = {name: float(i) if name == place else 0.0 for name in PLACES}
+        inner = Inner(ONES, numbers["inside"], 2.0)
+        assert use(Outer(numbers["before"], inner, numbers["after"], ONES))[0] == 2
+        runs.append(body.runs)
+    assert runs[2:] == [runs[2]] * 4  # the second number tells
+    inner = Inner(ONES, 0.0, 3.0)
+    assert use(Outer(0.0, inner, 0.0, ONES))[0] == 3
+
+
+PLACES = ("before", "inside", "after")

@@ -580,10 +580,7 @@ class Reading:
             self.is_shareable = False
             return self._as_inputs(value, ())
         arrays = uses.arrays(inputs)
-        is_mine = original is self._obj
-        self.numbers.update(
-            uses.matter(inputs) if is_mine else range(len(self._arrays))
-        )
+        self.numbers.update(self._numbers_among(inputs, uses))
         if isinstance(self._trace, Dependence):
             used = self._trace.inputs_of(arrays)
         else:
@@ -593,6 +590,19 @@ class Reading:
         if uses.is_host:  # which arrays are used may depend on it, by its shape too
             self.everything = True
         return self._as_inputs(value, used)
+
+    def _numbers_among(self, inputs: Inputs, uses: Uses) -> Iterable[int]:
+        """Which numbers of the object count for a value of it, or of an object inside:
+        its arrays follow each other. All of them, if that can't be told."""
+        mine, its = self._arrays, inputs.arrays
+        places = {id(x): i for i, x in enumerate(mine) if isinstance(x, Tracer)}
+        starts = {places[id(x)] - i for i, x in enumerate(its) if id(x) in places}
+        for start in starts:
+            if start >= 0 and [*map(id, mine[start : start + len(its)])] == [
+                *map(id, its)
+            ]:
+                return [start + i for i in uses.matter(inputs)]
+        return range(len(mine))
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
         leaves, structure = flatten(value)
