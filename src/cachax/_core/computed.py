@@ -321,10 +321,8 @@ class Computed(Key):
         count = len(inputs.arrays)
         places = [x for x in [*self.positions] if not x or max(x) < count]
         found = ((x, record) for x in places for record in self._at(x, inputs))
-        # (An array may be in a different place of the object that a record is from.)
-        return dict.fromkeys(
-            record for x, record in found if record.uses.positions == x
-        )
+        # (In the object that a record is from, the array may be in a different field.)
+        return {record: None for x, record in found if record.uses.positions == x}
 
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
         """A value that is known for the arrays of `obj`."""

@@ -55,8 +55,8 @@ class Snapshot:
                 map(_may_change, inside)
             )
         self.is_complete = deep or inside is direct
-        """Whether it is for all that is inside, and not only for what can be set
-        without tricks."""
+        """Whether it looks at all that is inside. Otherwise it trusts that frozen
+        objects in it stay as they are."""
         ids: list[Any] = []  # contains no references: they would hold `void`
 
         def void(_: object) -> None:

@@ -51,7 +51,7 @@ class Structure:
 
 def is_same_tree(one: Any, other: Any) -> bool:
     """Whether two tree structures of JAX are the same. Those of dataclasses are equal
-    if the classes have the same fields (0.4.36 to 0.12 at least); their hashes
+    if the classes have the same fields (in 0.10 and 0.12, not in 0.4.36); their hashes
     differ."""
     return bool(one == other) and hash(one) == hash(other)
 

@@ -598,9 +598,8 @@ class Reading:
         places = {id(x): i for i, x in enumerate(mine) if isinstance(x, Tracer)}
         starts = {places[id(x)] - i for i, x in enumerate(its) if id(x) in places}
         for start in starts:
-            if start >= 0 and [*map(id, mine[start : start + len(its)])] == [
-                *map(id, its)
-            ]:
+            same = mine[max(start, 0) : start + len(its)]
+            if len(same) == len(its) and all(map(operator.is_, same, its)):
                 return [start + i for i in uses.matter(inputs)]
         return range(len(mine))
 
