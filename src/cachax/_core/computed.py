@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from .._compat import Tracer, settings
+from .._compat import Tracer
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .arguments import Arguments, NotKeptError
@@ -27,10 +27,8 @@ from .uses import (
     everything,
     has_supplied,
     is_deep,
-    is_same_function,
     is_unchanged,
     learn,
-    learn_for_all_numbers,
     leaves_traced,
     reading_of,
 )
@@ -42,8 +40,6 @@ _NEEDS_CONCRETE_VALUES = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
-_TRIES = 2
-"""Numbers that made a difference, until it is taken for granted that others do."""
 
 
 class Computed(Key):
@@ -51,15 +47,11 @@ class Computed(Key):
 
     def __init__(self, name: str, body: Callable[[Any], Any]) -> None:
         self.attrname = None
-        self.learned = Learned(Recent())
+        self.learned = Learned()
         self.positions: dict[tuple[int, ...], None] = Recent(64)
         """Those of the arrays that values came from, for any object."""
         self.batched: dict[Any, Any] = Recent()
         """The same for each example of a batch, by how the batch is mapped."""
-        self._same: dict[Any, bool] = Recent()
-        """Whether the body does the same for objects whose numbers differ."""
-        self._differed: dict[Any, int] = Recent()
-        """How often it did not, by all but the numbers."""
         self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
         self._alike: dict[Any, bool] = Recent()
         self.body = body
@@ -96,12 +88,7 @@ class Computed(Key):
 
     def is_known(self, obj: Any) -> bool:
         """Whether it is there, or is found when it is read."""
-        if self.peek(obj, MISSING) is not MISSING:
-            return True
-        inputs = None if traces_in(obj) else inputs_of(obj)
-        if inputs is None or self.depends_on_supplied(obj):
-            return False
-        return self._known(obj, inputs) is not None
+        return self.peek(obj, MISSING) is not MISSING
 
     def _compute(self, obj: Any, memo: Memo) -> Any:
         with memo.one_thread(self):
@@ -148,9 +135,6 @@ class Computed(Key):
         if traces and used < traces:
             return self._compute_part(obj, inputs, used), None
         if not traces:
-            record = self._known(obj, inputs)
-            if record is not None:
-                return self._found(obj, record, inputs), record
             value, uses = self.evaluate(obj, inputs)
             if uses is None or self.uses_supplied(obj, inputs, uses):
                 return value, None
@@ -233,7 +217,7 @@ class Computed(Key):
         inputs = inputs_of(obj)
         if inputs is None:
             return False
-        kind = inputs.given(())
+        kind = inputs.given((), True)
         if kind not in self._alike:
             with level_of(obj, self.body):
                 self._alike[kind] = computes_alike(self.body, obj, inputs)
@@ -291,11 +275,14 @@ class Computed(Key):
     def record(self, inputs: Inputs) -> index.Record | None:
         """The record for an object with these inputs."""
         uses = self.learned.get(inputs)
+        if uses is None:  # unless it was computed in a program
+            index.make_records(inputs.arrays)
+            uses = self.learned.get(inputs)
         if uses is None or not uses.is_shareable(inputs):
             return None
         statics = uses.statics(inputs)
         for record in self._at(uses.positions, inputs):
-            if record.statics == statics:
+            if record.uses == uses and record.statics == statics:
                 return record
         return None
 
@@ -340,51 +327,15 @@ class Computed(Key):
 
     def _put(self, inputs: Inputs, uses: Uses, template: Template) -> index.Record:
         arrays, statics = uses.arrays(inputs), uses.statics(inputs)
-        numbers, holders = inputs.by_position, inputs.holders
-        return index.put(self, arrays, statics, template, uses, numbers, holders)
+        return index.put(self, arrays, statics, template, uses, inputs.holders)
 
     def forget(self, obj: Any) -> None:
         """The value for `obj`, and for all objects with the same arrays."""
         memo_of(obj).forget(self)
         inputs = inputs_of(obj)
         for record in () if inputs is None else self._all_records(inputs):
-            if record.uses.positions or record.statics[0] == inputs.statics:  # type: ignore[union-attr]
+            if record.uses.positions or record.statics.statics == inputs.statics:  # type: ignore[union-attr]
                 index.forget(record)
-
-    def _known(self, obj: Any, inputs: Inputs) -> index.Record | None:
-        """A record for an object with the same arrays, if the body would do the same
-        though a Python number or the order of a dictionary is different."""
-        now = (inputs.statics, inputs.numbers, settings())
-        for old in self._all_records(inputs):
-            if (*old.statics[:2], old.statics[-1]) != now:
-                continue
-            if old.uses.statics(inputs) == old.statics:  # what was learned is gone
-                uses = self.learned.get(inputs)
-                if uses is None:
-                    self.learned.put(inputs, old.uses)
-                elif uses.positions == old.uses.positions:
-                    return self._put_again(inputs, uses, old)
-                return old
-            pair, look = (inputs.exactly, old.statics), inputs.given(())
-            if pair not in self._same and self._differed.get(look, 0) < _TRIES:
-                orders = old.statics[3]
-                self._same[pair] = is_same_function(
-                    self.body, obj, inputs, old.numbers, orders, old.uses, self.learned
-                )
-                if not self._same[pair]:
-                    self._differed[look] = self._differed.get(look, 0) + 1
-                    if self._differed[look] == _TRIES:
-                        learn_for_all_numbers(self.body, obj, inputs, self.learned)
-            if self._same.get(pair):
-                uses = self.learned.get(inputs) or old.uses
-                return self._put_again(inputs, uses, old)
-        return None
-
-    def _put_again(self, inputs: Inputs, uses: Uses, old: index.Record) -> index.Record:
-        """For numbers that make no difference."""
-        new = self._put(inputs, uses, old.template)
-        new.packed = old.packed
-        return new
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
         """What the body computes for `obj`, whatever is kept, and what it used."""

@@ -103,7 +103,6 @@ class Record:
     __slots__ = (
         "is_cleared",
         "key",
-        "numbers",
         "owners",
         "packed",
         "place",
@@ -120,7 +119,6 @@ class Record:
         statics: Any,
         value: Template,
         uses: Any,
-        numbers: dict[int, Any],
     ) -> None:
         self.key = key
         self.serials, self.place = _place(key, contents)
@@ -135,8 +133,6 @@ class Record:
         """Which of the inputs of its object it used."""
         if uses.positions not in key.positions:
             key.positions[uses.positions] = None
-        self.numbers = numbers
-        """The Python numbers of its object, by position."""
         self.is_cleared = False
 
     def drop(self) -> None:
@@ -225,13 +221,12 @@ def put(
     statics: Any,
     template: Template,
     uses: Any,
-    numbers: dict[int, Any],
     holders: Iterable[Any] = (),
 ) -> Record:
     """Keep a value for these arrays. If it used none, `holders` are the arrays that it
     stays with, as long as one of them is there."""
     contents = [*map(contents_of, arrays)]
-    record = Record(key, contents, statics, template, uses, numbers)
+    record = Record(key, contents, statics, template, uses)
     _add(record, contents or [*map(contents_of, holders)])
     return record
 
@@ -277,6 +272,13 @@ def put_later(
                 each.records  # noqa: B018 (it makes them)
         else:
             each.later = (later,)
+
+
+def make_records(arrays: Iterable[Any]) -> None:
+    """Those of these arrays that were put off."""
+    for array in arrays:
+        if (contents := getattr(base_of(array), ATTRIBUTE, None)) is not None:
+            contents.records  # noqa: B018 (it makes them)
 
 
 def _emptied(later: list[Any]) -> tuple[Any, ...]:

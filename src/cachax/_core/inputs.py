@@ -9,14 +9,12 @@ import gc
 import inspect
 import operator
 import struct
-import sys
 import types
 import weakref
 from array import array as array_array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -43,6 +41,7 @@ from .fields import (
     slot_value,
     slots_of,
 )
+from .reads import Held, watch
 from .sources import names_of
 
 PYTHON_NUMBERS = frozenset([bool, int, float, complex])
@@ -111,9 +110,9 @@ class Inputs:
     objects as they are, because a table may be keyed by them."""
 
     @property
-    def by_position(self) -> dict[int, Any]:
-        """The Python numbers."""
-        return {i: self.arrays[i] for i, _ in self.numbers}
+    def scalars(self) -> tuple[int, ...]:
+        """Which of the arrays are numbers, or could be: for JAX, both are the same."""
+        return tuple([i for i, x in enumerate(self.arrays) if not np.ndim(x)])
 
     @property
     def holders(self) -> list[Any]:
@@ -123,9 +122,9 @@ class Inputs:
         return [x for x in arrays if not isinstance(x, Tracer)]
 
     @property
-    def exactly(self) -> tuple[Any, ...]:
+    def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given([i for i, _ in self.numbers])
+        return self.given(self.scalars, True)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -133,15 +132,28 @@ class Inputs:
         arrays = (Same(x) for x in self.arrays if type(x) not in NUMBERS)
         return (self.exactly, *arrays)
 
-    def given(self, numbers: Iterable[int]) -> tuple[Any, ...]:
-        """The same for a body that reads only these of the Python numbers."""
-        bits = tuple([bits_of(self.arrays[i]) for i in numbers])
-        return (self.statics, self.numbers, bits, self.orders)
+    def given(self, scalars: Iterable[int], is_ordered: bool) -> "Given":
+        """The same for a body that reads only these of the scalars, and to which the
+        order of dictionaries matters or not."""
+        bits = tuple([(i, bits_of(self.arrays[i])) for i in scalars])
+        return Given(self.statics, bits, self.orders if is_ordered else ())
+
+
+class Given(NamedTuple):
+    """What a value depends on besides the contents of arrays."""
+
+    statics: tuple[Any, ...]
+    bits: tuple[Any, ...]
+    """Of scalars, by position; None for an array in the place of a number."""
+    orders: tuple[Any, ...]
 
 
 def bits_of(number: Any) -> Any:
-    """A number as something that tells 2 from 2.0 and 0.0 from -0.0."""
+    """A number as something that tells 2 from 2.0 and 0.0 from -0.0. None for an
+    array."""
     cls = type(number)
+    if cls not in NUMBERS:
+        return None
     if cls is float:
         return (cls, double(number))
     return (cls, number.tobytes() if isinstance(number, np.generic) else repr(number))
@@ -460,25 +472,6 @@ class CannotRebuildError(Exception):
     """A thing in an object can't be copied with other arrays in it."""
 
 
-class _Watched(str):
-    """The name of a field in a `__dict__`. Python compares it with the name that is
-    looked up, unless both are the same string, and so it notes every read."""
-
-    __slots__ = ("note",)
-
-    note: Callable[[], None]
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        if not sys._getframe(1).f_code.co_filename.startswith(_NOT_OF_A_BODY):
-            self.note()
-        return str.__eq__(self, other)
-
-
-_PACKAGE = Path(__file__).parent.parent
-_NOT_OF_A_BODY = (str(_PACKAGE / "_core"), str(_PACKAGE / "_jit"))
-
-
 class Copy:
     """A copy of an object with other arrays in it, made without running its code."""
 
@@ -503,14 +496,15 @@ class Copy:
         self._count = 0
         self._arrays_seen = 0
         self._place = 0
-        self._unread: set[int] = set()
+        self._held = Held()
+        """What is in the field that is being copied."""
+        self._held_by: dict[int, Held] = {}
+        """By things that are not watched: what is in them."""
+        self.read = self._held
+        """What was read since."""
         self.originals: dict[int, tuple[Any, Any]] = {}
         """The objects in it, by id, with what they are copies of."""
         self.obj = self._copy(obj)
-
-    def is_read(self, number: int) -> bool:
-        """Whether the field with this Python number was read since, by its name."""
-        return number not in self._unread
 
     def is_copy(self, thing: Any) -> bool:
         found = self.originals.get(id(thing))
@@ -523,6 +517,8 @@ class Copy:
     def _copy(self, thing: Any) -> Any:
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
+            if not np.ndim(thing):
+                self._held.scalars.add(self._place)
             self._place += 1
             return next(self._arrays)
         if is_whole(thing):
@@ -531,6 +527,7 @@ class Copy:
                 return self._instead[1]
             return thing
         if id(thing) in self._copies and not is_rebuilt(thing):
+            self._held.add(self._held_by.get(id(thing), Held()))
             return self._copies[id(thing)]
         if id(thing) in self._around:
             raise CannotRebuildError
@@ -538,16 +535,16 @@ class Copy:
         taken = take_apart(thing)
         self._around.add(id(thing))
         before = self._arrays_seen
+        outer, held = self._held, [Held() for _ in taken.parts]
         parts: list[Any] = []
-        numbers: dict[Any, int] = {}
-        for i, part in enumerate(taken.parts):
-            if type(part) in NUMBERS and taken.names:
-                numbers[taken.names[i]] = self._place
+        for part, self._held in zip(taken.parts, held, strict=True):
             parts.append(self._copy(part))
+        self._held = outer
         self._around.discard(id(thing))
         new = thing
         has_arrays = self._arrays_seen > before
         is_kept = self._keep_keys and has_arrays and _may_be_a_key(thing)
+        is_watched = False
         if not is_kept and self._is_changed(thing, parts, taken):
             if taken.rebuild is None or hasattr(type(thing), "__del__"):
                 raise CannotRebuildError
@@ -556,21 +553,18 @@ class Copy:
                 keys = {identity_of(key): key for key in new}
                 order = self._orders.get(number, taken.names)
                 new = {keys[each]: new[keys[each]] for each in order}
-            if numbers and type(thing).__dictoffset__:
-                self._watch(instance_dict(new, "__dict__"), numbers)
+            if type(thing).__dictoffset__ and not isinstance(thing, _CONTAINERS):
+                fields = dict(zip(taken.names, held, strict=True))
+                is_watched = watch(new, fields, self.read)
             self.originals[id(new)] = (new, thing)
         self._copies[id(thing)] = new
+        if not is_watched:  # to read the field that it is in is to read all of it
+            inside = self._held_by[id(thing)] = Held()
+            inside.has_dictionary = type(thing) is dict and len(thing) > 1
+            for each in held:
+                inside.add(each)
+            self._held.add(inside)
         return new
-
-    def _watch(self, fields: dict[str, Any], numbers: dict[str, int]) -> None:
-        """Note when these fields are read."""
-        for name, part in [*fields.items()]:
-            del fields[name]
-            if name in numbers:
-                self._unread.add(numbers[name])
-                name = _Watched(name)
-                name.note = functools.partial(self._unread.discard, numbers[name])
-            fields[name] = part
 
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
         """Whether a copy is needed. What has no arrays in it is shared, because a body

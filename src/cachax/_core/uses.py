@@ -5,8 +5,7 @@ body runs on a copy of the object whose arrays note what is computed from them
 (`dependence.py`). Later objects of this kind run the body as it is.
 
 What a body uses can also be learned from an abstract trace, which computes nothing:
-where a value is not to be computed, and where a different number, or a different order
-of a dictionary, may make no difference.
+where a value is not to be computed, and whether the order of a dictionary matters.
 """
 
 import functools
@@ -16,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -38,11 +37,12 @@ from .._compat import (
 from .dependence import Dependence
 from .fields import instance_dict, walk, walk_fields
 from .inputs import (
+    NUMBERS,
     CannotRebuildError,
     Copy,
+    Given,
     Inputs,
     Same,
-    bits_of,
     identity_of,
     inputs_of,
 )
@@ -69,22 +69,15 @@ class Uses:
 
     positions: tuple[int, ...]
     """The arrays it used. Of the others only the shape, dtype and weak type count."""
+    numbers: tuple[int, ...]
+    """The other scalars that the body read: Python numbers, or arrays for which there
+    could be one."""
+    is_ordered: bool
+    """Whether the order of dictionaries may matter."""
     is_host: bool = False
     """Whether the body looks at contents of arrays, or can't be traced."""
     reads: tuple[Any, ...] = ()
     """The cached values that the body reads, and whether they are of this object."""
-    numbers: tuple[int, ...] | None = None
-    """The Python numbers that may matter; None if all of them may."""
-
-    def is_like(self, other: "Uses") -> bool:
-        """Whether the same arrays, numbers and values count."""
-        mine, its = (self.positions, self.numbers), (other.positions, other.numbers)
-        return mine == its and {*self.reads} == {*other.reads}
-
-    def matter(self, inputs: Inputs) -> Sequence[int]:
-        """The Python numbers that may matter."""
-        every = [i for i, _ in inputs.numbers]
-        return every if self.numbers is None else self.numbers
 
     def is_shareable(self, inputs: Inputs) -> bool:
         """Whether the identities of the arrays describe the value. Those of numpy
@@ -95,52 +88,68 @@ class Uses:
         """Those that it used."""
         return [inputs.arrays[i] for i in self.positions]
 
-    def statics(self, inputs: Inputs) -> tuple[Any, ...]:
+    def given(self, inputs: Inputs) -> Given:
+        """The rest."""
+        return inputs.given(self.numbers, self.is_ordered)
+
+    def statics(self, inputs: Inputs) -> "Statics":
         """The rest, and the configuration of JAX."""
-        return (*inputs.given(self.matter(inputs)), settings())
+        return Statics(*self.given(inputs), settings())
+
+
+class Statics(NamedTuple):
+    """What distinguishes values that came from the same arrays."""
+
+    statics: tuple[Any, ...]
+    bits: tuple[Any, ...]
+    orders: tuple[Any, ...]
+    settings: tuple[Any, ...]
+
+
+def _uses(
+    inputs: Inputs,
+    used: Iterable[int],
+    read: Iterable[int],
+    is_ordered: bool,
+    is_host: bool = False,
+    reads: Iterable[Any] = (),
+) -> Uses:
+    numbers = {i for i, _ in inputs.numbers}
+    positions = tuple(sorted({*used} - numbers))
+    scalars = tuple(sorted({*read} - {*positions}))
+    return Uses(positions, scalars, is_ordered, is_host, tuple(reads))
 
 
 def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
     """For a body that may use anything."""
-    numbers = {i for i, _ in inputs.numbers}
-    positions = tuple(i for i in range(len(inputs.arrays)) if i not in numbers)
-    return Uses(positions, is_host, tuple(reads))
+    every = range(len(inputs.arrays))
+    return _uses(inputs, every, inputs.scalars, True, is_host, reads)
 
 
 class Learned:
-    """The uses of one property, by the static parts and shapes of its object."""
+    """The uses of one property, by what the body could see when they were learned."""
 
-    def __init__(self, table: dict[Any, Uses]) -> None:
-        self._table = table
-        self._numbers: dict[Any, set[tuple[int, ...]]] = Recent()
-        """Which numbers alone mattered, by everything but the numbers."""
+    def __init__(self) -> None:
+        self._uses: dict[Any, Uses] = Recent()
+        self._kinds: dict[Any, dict[Any, None]] = Recent()
+        """Which scalars were read, and whether orders matter, by the static parts."""
         self.keys_read: set[Any] = set()
         """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
-        if inputs.numbers:
-            for numbers in [*self._numbers.get(inputs.given(()), ())]:
-                uses = self._table.get((numbers, inputs.given(numbers)))
-                if uses is not None:
-                    return uses
-        uses = self._table.get(inputs.exactly)
-        if uses is None and inputs.numbers:
-            return self._table.get((None, inputs.given(())))
-        return uses
-
-    def put_for_all(self, inputs: Inputs, uses: Uses) -> None:
-        """The same for all Python numbers: the body was traced with them as arrays."""
-        self.keys_read.update(key for key, _ in uses.reads)
-        self._table[None, inputs.given(())] = uses
+        for kind in [*self._kinds.get(inputs.statics, ())]:
+            uses = self._uses.get((kind, inputs.given(*kind)))
+            if uses is not None and all(
+                type(x) not in NUMBERS for x in uses.arrays(inputs)
+            ):
+                return uses
+        return None
 
     def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read.update(key for key, _ in uses.reads)
-        numbers = uses.numbers
-        if numbers is None:
-            self._table[inputs.exactly] = uses
-        else:
-            self._numbers.setdefault(inputs.given(()), set()).add(numbers)
-            self._table[numbers, inputs.given(numbers)] = uses
+        kind = (uses.numbers, uses.is_ordered)
+        self._kinds.setdefault(inputs.statics, {})[kind] = None
+        self._uses[kind, inputs.given(*kind)] = uses
 
 
 def compute(
@@ -200,6 +209,7 @@ def _compute_first(
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
     if uses is None:
         return value, None
+    uses = _without_order(body, obj, inputs, uses)
     learned.put(inputs, uses)
     return value, uses if uses.is_shareable(inputs) else None
 
@@ -226,13 +236,14 @@ def _follow(
     value = structure.unflatten([trace.value(copy.original(x)) for x in leaves])
     if not reading.is_shareable:
         return value, None
-    reads = reading.reads | (all_reads(obj) if inputs.in_keys else set())
+    reads = reading.reads | (all_reads(obj) if inputs.in_keys else {})
     if trace.looked_at or reading.everything or any(map(copy.is_copy, leaves)):
         return value, everything(inputs, reads=reads)
     used = trace.reported | trace.inputs_of(leaves)
     used |= inputs.writable | inputs.in_keys  # which is not known
-    positions = tuple(i for i in sorted(used) if i not in numbers)
-    return value, Uses(positions, False, (*reads,))
+    read = copy.read.scalars | reading.numbers
+    is_ordered = reading.is_ordered or copy.read.has_dictionary
+    return value, _uses(inputs, used, read, is_ordered, reads=reads)
 
 
 def _copy(obj: Any, arrays: list[Any]) -> Copy:
@@ -256,10 +267,10 @@ def has_supplied(obj: Any) -> bool:
     return bool(memo_of(obj).supplied) or any(name in fields for name in names)
 
 
-def all_reads(obj: Any) -> set[Any]:
+def all_reads(obj: Any) -> dict[Any, None]:
     """What a body may read that could not be followed."""
     parts = {type(x): x for x in walk_fields(obj) if may_have_values(type(x))}
-    return {(key, False) for cls in parts for key in keys_of(cls).values()}
+    return {(key, False): None for cls in parts for key in keys_of(cls).values()}
 
 
 def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
@@ -287,61 +298,28 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
         traced = _trace(body, obj, inputs)
     if traced is None or not traced.is_shareable:
         return everything(inputs, reads=all_reads(obj))
-    learned.put(inputs, traced.uses)
-    return traced.uses
-
-
-def is_same_function(
-    body: Body,
-    obj: Any,
-    inputs: Inputs,
-    numbers: dict[int, Any],
-    orders: tuple[Any, ...],
-    uses: Uses,
-    learned: Learned,
-) -> bool:
-    """Whether the body does the same with the arrays of `obj` if it had these Python
-    numbers and orders of dictionaries: then they make no difference. `uses` is what
-    was learned of it with these."""
-    if tracing_is_forbidden():
-        return False
-    now = _trace(body, obj, inputs)
-    if now is None or not now.is_shareable:
-        return False
-    arrays = [numbers.get(i, x) for i, x in enumerate(inputs.arrays)]
-    try:
-        other = Copy(obj, arrays, dict(orders)).obj
-    except Exception:  # it can't be copied
-        return False
-    its = inputs_of(other)
-    if (
-        its is None
-        or its.orders != orders
-        or any(bits_of(its.arrays[i]) != bits_of(x) for i, x in numbers.items())
-    ):
-        return False  # it is where nothing can be replaced
-    before = _trace(body, other, its, only_known=True)
-    if before is None or not before.is_shareable or not before.is_same(now):
-        return False
-    every = {i for i, _ in inputs.numbers}
-    unread = every - now.numbers - before.numbers
-    if unread:  # by its name
-        unknown = _trace(body, obj, inputs, traced_numbers=unread)
-        if unknown is not None and unknown.is_same(now):  # no number makes a difference
-            uses = replace(uses, numbers=tuple(sorted(every - unread)))
+    uses = _without_order(body, obj, inputs, traced.uses)
     learned.put(inputs, uses)
-    return True
+    return uses
 
 
-def learn_for_all_numbers(
-    body: Body, obj: Any, inputs: Inputs, learned: Learned
-) -> None:
-    """What the body uses whatever its numbers are, if that can be learned: or it would
-    be learned for each."""
-    numbers = {i for i, _ in inputs.numbers}
-    traced = _trace(body, obj, inputs, traced_numbers=numbers)
-    if traced is not None and traced.is_shareable and not traced.uses.reads:
-        learned.put_for_all(inputs, traced.uses)
+def _without_order(body: Body, obj: Any, inputs: Inputs, uses: Uses) -> Uses:
+    """The same uses, if the body does the same with sorted dictionaries: then their
+    order makes no difference. (JAX sorts those that it rebuilds.)"""
+    if not uses.is_ordered or uses.is_host or not inputs.orders:
+        return uses
+    try:
+        other = Copy(obj, inputs.arrays, {}).obj
+    except Exception:  # it can't be copied
+        return uses
+    its = inputs_of(other)
+    given, by_name = (
+        None if x is None else _trace(body, each, x, only_known=True)
+        for each, x in ((obj, inputs), (other, its))
+    )
+    if given is None or by_name is None or not given.is_same(by_name):
+        return uses
+    return replace(uses, is_ordered=False)
 
 
 def compute_part(body: Body, obj: Any, inputs: Inputs) -> Any:
@@ -413,8 +391,6 @@ class Traced:
     statics: list[Any]
     """The leaves of the value that are not results of the operations, else None."""
     uses: Uses
-    numbers: set[int]
-    """The Python numbers that the body may have read."""
     is_shareable: bool
 
     def run(self, arrays: Sequence[Any]) -> Any:
@@ -452,20 +428,19 @@ def _trace(
     only_known: bool = False,
 ) -> Traced | None:
     """None if the body can't be traced, or does more than return a value."""
+    copy: Any = None
     reading: Any = None
     structure: Any = None
     statics: list[Any] = []
     numbers = {i for i, _ in inputs.numbers}
-    numbers_read: set[int] = set()
     concrete = inputs.in_keys | numbers.difference(traced_numbers)
 
     def of_arrays(given: list[Any]) -> list[Any]:
-        nonlocal reading, structure, statics
+        nonlocal copy, reading, structure, statics
         arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
         copy = _copy(obj, arrays)
         reading = Reading(obj, copy, arrays, only_known)
         value = _run(body, reading, copy)
-        numbers_read.update(i for i in numbers if copy.is_read(i))
         leaves, structure = flatten(value)
         _check_value(value, leaves, copy)
         if not survives(value, structure, leaves):
@@ -477,14 +452,16 @@ def _trace(
         jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
     except Exception:  # whatever a body raises: it is run again as it is, and shows it
         return None
-    used = {i for i, is_used in enumerate(inputs_used(jaxpr)) if is_used}
-    used |= {*range(len(inputs.arrays))} if reading.everything else reading.used
-    used |= inputs.in_keys
-    positions = tuple(i for i in sorted(used) if i not in numbers)
-    reads = reading.reads | (all_reads(obj) if inputs.in_keys else set())
-    uses = Uses(positions, False, (*reads,))
-    numbers_read |= numbers if reading.everything else numbers & reading.numbers
-    return Traced(jaxpr, structure, statics, uses, numbers_read, reading.is_shareable)
+    reads = reading.reads | (all_reads(obj) if inputs.in_keys else {})
+    if reading.everything:
+        uses = everything(inputs, False, reads)
+    else:
+        used = {i for i, is_used in enumerate(inputs_used(jaxpr)) if is_used}
+        used |= reading.used | inputs.in_keys
+        read = copy.read.scalars | reading.numbers
+        is_ordered = reading.is_ordered or copy.read.has_dictionary
+        uses = _uses(inputs, used, read, is_ordered, reads=reads)
+    return Traced(jaxpr, structure, statics, uses, reading.is_shareable)
 
 
 class NotKnownError(Exception):
@@ -539,10 +516,12 @@ class Reading:
         """Whether nothing may be computed."""
         self._obj = obj
         self._trace = current_trace()
-        self.reads: set[Any] = set()
+        self.reads: dict[Any, None] = {}
         self.used: set[int] = set()
         self.numbers: set[int] = set()
         """The Python numbers that these values depend on."""
+        self.is_ordered = False
+        """Whether the order of dictionaries may matter for one of them."""
         self.everything = False
         self.is_shareable = True
 
@@ -574,13 +553,14 @@ class Reading:
         self, key: Any, obj: Any, value: Any, original: Any, uses: Uses | None
     ) -> Any:
         """What a body sees of a value that was computed for the original object."""
-        self.reads.add((key, original is self._obj))
+        self.reads[key, original is self._obj] = None
         inputs = inputs_of(obj)
         if uses is None or inputs is None:
             self.is_shareable = False
             return self._as_inputs(value, ())
         arrays = uses.arrays(inputs)
         self.numbers.update(self._numbers_among(inputs, uses))
+        self.is_ordered |= uses.is_ordered
         if isinstance(self._trace, Dependence):
             used = self._trace.inputs_of(arrays)
         else:
@@ -600,8 +580,8 @@ class Reading:
         for start in starts:
             same = mine[max(start, 0) : start + len(its)]
             if len(same) == len(its) and all(map(operator.is_, same, its)):
-                return [start + i for i in uses.matter(inputs)]
-        return range(len(mine))
+                return [start + i for i in uses.numbers]
+        return [i for i, x in enumerate(mine) if not np.ndim(x)]
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
         leaves, structure = flatten(value)

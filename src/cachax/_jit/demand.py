@@ -59,7 +59,7 @@ class Value:
     """The arrays at these positions, which may be in the value."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
-    uses: Uses | None = None
+    uses: Any = None
     """What of its object it used, if it belongs to its arrays."""
     is_fixed: bool = True
     """Whether it stays the same as long as its object does: it can't be written to."""
@@ -224,7 +224,7 @@ class Demand:
             return None
         uses: Uses = record.uses
         positions = [mapped.places[i] for i in uses.positions]
-        numbers = [mapped.places[i] for i in uses.matter(inputs)]
+        numbers = [mapped.places[i] for i in uses.numbers]
         others = {i for i, _ in inputs.numbers} | inputs.writable
         holders = [x for i, x in enumerate(mapped.places) if i not in others]
         if None in positions or None in holders or not holders:

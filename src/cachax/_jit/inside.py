@@ -51,7 +51,7 @@ def new_in_call(entry: Any, objects: list[Any], call: Call) -> New | None:
         return None
     if entry.inside is None and (
         tracing_is_forbidden()
-        or any(need.statics and need.statics[3] for need in needs)  # JAX sorts keys
+        or any(need.statics and need.statics.orders for need in needs)  # JAX sorts keys
         or any(isinstance(x, Tracer) for x in leaves)
     ):
         return None

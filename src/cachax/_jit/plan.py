@@ -86,7 +86,7 @@ class Need:
         leaves = map(reader.leaf, value.numbers)
         self.read_bits = reader.function([f"bits({x})" for x in leaves])
         self.bits = self.read_bits(call.args, call.kwargs)
-        self.has_leaves_only = self.bits == value.statics[2]
+        self.has_leaves_only = self.bits == tuple(x for _, x in value.statics.bits)
         """Whether all numbers that it depends on are leaves."""
 
     @property
@@ -106,18 +106,17 @@ class Need:
             if bits != self.bits:
                 if not self.has_leaves_only:
                     return None
-                statics = (*statics[:2], bits, *statics[3:])
+                positions = self.uses.numbers
+                statics = statics._replace(bits=(*zip(positions, bits, strict=True),))
         if self.holders:
             records = index.held_by(self.read_holders(args, kwargs), self.key)
         else:
             records = index.candidates(self.key, self.contents(args, kwargs))
         for record in records:
-            if record.statics == statics:
+            if record.uses == self.uses and record.statics == statics:
                 break
         else:
             return None
-        if self.numbers and not record.uses.is_like(self.uses):
-            return None  # which arrays it used may depend on a number
         packed: Any = record.packed
         if packed is None:
             owner, own = self.object(args, kwargs), self.own(args, kwargs)

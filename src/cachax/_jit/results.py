@@ -6,7 +6,7 @@ that were computed on it there.
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -28,6 +28,7 @@ from .._core.levels import traces_in
 from .._core.memo import memo_of
 from .._core.slots import layout_of
 from .._core.sources import names_of
+from .._core.uses import Uses
 from .._core.values import (
     NUMPY,
     Packed,
@@ -62,8 +63,7 @@ class Brought:
     holders: tuple[int, ...] = ()
     """If it used no array of an argument: those of its object, likewise."""
     uses: Any = None
-    numbers: Any = None
-    """What it used, and the Python numbers of its object."""
+    """What it used."""
     traced: "TracedNumbers | None" = None
     """Those that are leaves of an argument."""
 
@@ -72,20 +72,20 @@ class Brought:
     ) -> index.Record | None:
         """Given the arrays in the value, and the numbers that were traced, if there are
         some. None if the program took something else for numbers."""
-        arrays, statics, by_position = parts, self.statics, self.numbers
+        arrays, statics = parts, self.statics
         if self.traced is not None:
             arrays, numbers = parts
             inputs = self.traced.inputs(numbers)
             if inputs is None:
                 return None
-            statics, by_position = self.uses.statics(inputs), inputs.by_position
+            self.key.learned.put(inputs, self.uses)
+            statics = self.uses.statics(inputs)
         record = index.Record(
             self.key,
             contents,
             statics,
             self.packed.template(arrays, self.is_shared),
             self.uses,
-            by_position,
         )
         packed = replace(self.packed, arrays=tuple(arrays))
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
@@ -95,9 +95,7 @@ class Brought:
         """Keep a value that used no array."""
         template = self.packed.template(arrays, self.is_shared)
         holders = [x for x in holders if isinstance(x, jax.Array)]
-        index.put(
-            self.key, (), self.statics, template, self.uses, self.numbers, holders
-        )
+        index.put(self.key, (), self.statics, template, self.uses, holders)
 
     def supply(self, out: Any, arrays: Any) -> None:
         """Put it on the object in the result."""
@@ -115,10 +113,6 @@ class TracedNumbers:
     """By the positions of the numbers: where they are among the leaves."""
     types: tuple[type, ...]
 
-    @property
-    def zeros(self) -> list[Any]:
-        return [cls() for cls in self.types]
-
     def inputs(self, numbers: Sequence[Any]) -> Inputs | None:
         """Those of the object, with these numbers, as far as it counts."""
         if (*map(type, numbers),) != self.types:
@@ -127,13 +121,7 @@ class TracedNumbers:
         for position, number in zip(self.leaves, numbers, strict=True):
             arrays[position] = number
         kinds = [*self.inside.numbers, *zip(self.leaves, self.types, strict=True)]
-        return replace(
-            self.inside, arrays=arrays, numbers=tuple(sorted(kinds, key=_first))
-        )
-
-
-def _first(pair: Any) -> Any:
-    return pair[0]
+        return replace(self.inside, arrays=arrays, numbers=tuple(kinds))
 
 
 class About(int):
@@ -288,8 +276,7 @@ def _of_objects(
         for key, inputs, uses, value in _values_of(obj, table):
             traced = _traced_numbers(inputs, places, numbers)
             if traced is not None:
-                used = [i for i in uses.positions if i not in traced.leaves]
-                uses = replace(uses, positions=tuple(used), numbers=None)
+                uses = _with_numbers(uses, traced.leaves)
             used = uses.arrays(inputs)
             holders = () if used or not is_argument or traced else inputs.arrays
             packed = template = None
@@ -303,8 +290,6 @@ def _of_objects(
                 if is_argument:
                     raise CannotComeOutError
             else:
-                if traced is not None and not uses.is_host:
-                    key.learned.put_for_all(traced.inputs(traced.zeros), uses)
                 about = Brought(
                     key,
                     uses.statics(inputs),
@@ -316,11 +301,18 @@ def _of_objects(
                     is_shared=template.whole is not None,
                     holders=tuple(places[id(x)] for x in holders if id(x) in places),
                     uses=uses,
-                    numbers=inputs.by_position,
                     traced=traced,
                 )
                 found.append((about, packed.arrays))
     return found
+
+
+def _with_numbers(uses: Uses, traced: Container[int]) -> Uses:
+    """The same for an object outside, where what is traced are Python numbers."""
+    numbers = {i for i in uses.positions if i in traced}
+    positions = tuple(i for i in uses.positions if i not in numbers)
+    read = tuple(sorted(numbers.union(uses.numbers)))
+    return replace(uses, positions=positions, numbers=read)
 
 
 def _traced_numbers(
@@ -331,8 +323,7 @@ def _traced_numbers(
     leaves = {i: place for i, place in at.items() if place in numbers}
     if not leaves:
         return None
-    static = inputs.by_position
-    arrays = [static.get(i) for i in range(len(inputs.arrays))]
+    arrays = [x if type(x) in NUMBERS else None for x in inputs.arrays]
     types = tuple(numbers[place] for place in leaves.values())
     return TracedNumbers(replace(inputs, arrays=arrays), leaves, types)
 

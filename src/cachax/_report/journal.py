@@ -50,8 +50,6 @@ class _Doing(threading.local):
         self.gathers = 0
         self.for_new_objects = False
         """Whether the program that is traced computes the values itself."""
-        self.was_known = False
-        """Whether the value about to be computed was found after all."""
 
 
 class Journal:

@@ -43,7 +43,6 @@ class Reads:
             (Computed, "_compute"): self._compute,
             (Computed, "evaluate"): self._evaluate,
             (Computed, "_found"): self._found,
-            (Computed, "_known"): self._known,
             (Memo, "forget"): self._forget,
         }
 
@@ -113,7 +112,6 @@ class Reads:
             self._doing.keys.append(key)
             start = self._clock.enter()
             try:
-                self._doing.was_known = False
                 value, uses = original(key, obj, inputs)
                 if not is_traced(value):
                     wait_for(value)
@@ -125,11 +123,7 @@ class Reads:
                 self._doing.keys.pop()
             about = self._clock.leave(start)
             about |= {"where": where, "start": start, "bytes": bytes_of(value)}
-            if self._doing.was_known:
-                self._journal.note_got(key, obj)
-                about |= {"obj": obj, "why": "its body does the same operations"}
-                self._add(What.KNOWN, key.of(obj), **about)
-            elif is_traced(value) or traces_in(obj):
+            if is_traced(value) or traces_in(obj):
                 calls = self._doing.calls
                 why = why_inline(obj, was_provided, calls[-1].name if calls else "")
                 if not self._doing.for_new_objects:  # each call has an event for those
@@ -142,7 +136,6 @@ class Reads:
                 about |= {"obj": obj, "digest": _digest((value, used))}
                 why = self._why_again(key, obj)
                 self._add(What.COMPUTED, key.of(obj), why=why, **about)
-            self._doing.was_known = False
             return value, uses
 
         return evaluate
@@ -183,14 +176,6 @@ class Reads:
             return value
 
         return found
-
-    def _known(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def known(key: Computed, obj: Any, inputs: Any) -> Any:
-            record = original(key, obj, inputs)
-            self._doing.was_known = record is not None
-            return record
-
-        return known
 
     def _forget(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def forget(memo: Memo, key: Key) -> None:

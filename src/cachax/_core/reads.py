@@ -1,0 +1,134 @@
+"""Note which fields of an object a body reads.
+
+The fields of a copy are under names that note when Python compares them, which it does
+in every look-up, and in a dictionary that notes when it is iterated over. A scalar in a
+field that the body doesn't read makes no difference to its value.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from .fields import instance_dict
+
+_PACKAGE = Path(__file__).parent.parent
+_NOT_OF_A_BODY = (str(_PACKAGE / "_core"), str(_PACKAGE / "_jit"))
+
+
+class Held:
+    """What a part of an object holds that counts if the part is read."""
+
+    def __init__(self) -> None:
+        self.scalars: set[int] = set()
+        """The positions of numbers, and of arrays that could be numbers."""
+        self.has_dictionary = False
+        """Whether there is one whose order can be seen."""
+
+    def __bool__(self) -> bool:
+        return bool(self.scalars) or self.has_dictionary
+
+    def add(self, other: "Held") -> None:
+        self.scalars |= other.scalars
+        self.has_dictionary |= other.has_dictionary
+
+
+def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
+    """From now on, add to `read` what a field holds when it is read. False if that
+    can't be detected for objects of this class."""
+    noted = {name: held for name, held in fields.items() if held}
+    try:
+        found = instance_dict(obj, "__dict__")
+        watched = _Fields(
+            (_Name(k, noted[k], read) if k in noted else k, found[k]) for k in found
+        )
+        watched.held, watched.read = tuple(noted.values()), read
+        object.__setattr__(obj, "__dict__", watched)
+    except (AttributeError, TypeError):  # it has no `__dict__`, or one of its own
+        return False
+    return True
+
+
+def _is_of_a_body(frame: Any) -> bool:
+    return not frame.f_code.co_filename.startswith(_NOT_OF_A_BODY)
+
+
+class _Name(str):
+    """The name of a field. Python compares it with the name that is looked up, unless
+    both are the same string."""
+
+    __slots__ = ("held", "read")
+
+    held: Held
+    read: Held
+    __hash__ = str.__hash__
+
+    def __new__(cls, name: str, held: Held, read: Held) -> "_Name":
+        new = super().__new__(cls, name)
+        new.held, new.read = held, read
+        return new
+
+    def __eq__(self, other: object) -> bool:
+        if _is_of_a_body(sys._getframe(1)):
+            self.read.add(self.held)
+        return str.__eq__(self, other)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str.__str__(self),)
+
+
+class _Fields(dict[str, Any]):
+    """The `__dict__` of an object. Look-ups don't come through here."""
+
+    held: tuple[Held, ...]
+    read: Held
+
+    def note_all(self) -> None:
+        for held in self.held:
+            self.read.add(held)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.note_all()
+        return dict, ({str(k): x for k, x in dict.items(self)},)
+
+
+def _noting(name: str) -> Callable[..., Any]:
+    plain = getattr(dict, name)
+
+    def method(self: _Fields, *args: Any) -> Any:
+        if _is_of_a_body(sys._getframe(1)):
+            self.note_all()
+        return plain(self, *args)
+
+    return method
+
+
+for _method in (
+    "__eq__",
+    "__iter__",
+    "__or__",
+    "__repr__",
+    "__reversed__",
+    "__ror__",
+    "copy",
+    "items",
+    "keys",
+    "values",
+):
+    setattr(_Fields, _method, _noting(_method))
+
+
+def _flatten(fields: _Fields) -> tuple[list[Any], tuple[str, ...]]:
+    fields.note_all()
+    names = sorted(map(str, dict.keys(fields)))
+    return [dict.__getitem__(fields, name) for name in names], tuple(names)
+
+
+def _unflatten(names: tuple[str, ...], parts: Iterable[Any]) -> dict[str, Any]:
+    return dict(zip(names, parts, strict=True))
+
+
+_register: Any = jax.tree_util.register_pytree_node
+_register(_Fields, _flatten, _unflatten)
