@@ -32,7 +32,7 @@ from .uses import (
     leaves_traced,
     reading_of,
 )
-from .values import Template, template_of
+from .values import template_of
 
 MISSING: Any = object()
 _NEEDS_CONCRETE_VALUES = (
@@ -48,8 +48,6 @@ class Computed(Key):
     def __init__(self, name: str, body: Callable[[Any], Any]) -> None:
         self.attrname = None
         self.learned = Learned()
-        self.positions: dict[tuple[int, ...], None] = Recent(64)
-        """Those of the arrays that values came from, for any object."""
         self.batched: dict[Any, Any] = Recent()
         """The same for each example of a batch, by how the batch is mapped."""
         self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
@@ -286,30 +284,12 @@ class Computed(Key):
                 return record
         return None
 
-    def record_again(self, obj: Any, inputs: Inputs) -> index.Record | None:
-        """The same. If there were too many others, and it had to go: a new one for the
-        value that `obj` still has."""
-        record, memo = self.record(inputs), memo_of(obj)
-        if record is None and self in memo.indexed and self in memo.values:
-            record = self.note(inputs, memo.indexed[self].uses, memo.values[self])
-            if record is not None:
-                memo.indexed[self] = record
-        return record
-
     def _at(self, positions: Sequence[int], inputs: Inputs) -> Sequence[index.Record]:
         """The records that came from the arrays at these positions."""
         if positions:
             arrays = [inputs.arrays[i] for i in positions]
             return index.candidates(self, index.known(arrays))
         return index.held_by(inputs.arrays, self)
-
-    def _all_records(self, inputs: Inputs) -> dict[index.Record, None]:
-        """Those that came from the arrays of an object, whatever its static parts."""
-        count = len(inputs.arrays)
-        places = [x for x in [*self.positions] if not x or max(x) < count]
-        found = ((x, record) for x in places for record in self._at(x, inputs))
-        # (In the object that a record is from, the array may be in a different field.)
-        return {record: None for x, record in found if record.uses.positions == x}
 
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
         """A value that is known for the arrays of `obj`."""
@@ -323,19 +303,16 @@ class Computed(Key):
         template = template_of(value, arrays)
         if template is None or any(map(has_supplied, walk(value))):
             return None
-        return self._put(inputs, uses, template)
-
-    def _put(self, inputs: Inputs, uses: Uses, template: Template) -> index.Record:
-        arrays, statics = uses.arrays(inputs), uses.statics(inputs)
+        statics = uses.statics(inputs)
         return index.put(self, arrays, statics, template, uses, inputs.holders)
 
     def forget(self, obj: Any) -> None:
         """The value for `obj`, and for all objects with the same arrays."""
         memo_of(obj).forget(self)
         inputs = inputs_of(obj)
-        for record in () if inputs is None else self._all_records(inputs):
-            if record.uses.positions or record.statics.statics == inputs.statics:  # type: ignore[union-attr]
-                index.forget(record)
+        record = None if inputs is None else self.record(inputs)
+        if record is not None:
+            index.forget(record)
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
         """What the body computes for `obj`, whatever is kept, and what it used."""

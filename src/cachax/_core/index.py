@@ -131,8 +131,6 @@ class Record:
         """Its form inside `jit`, once that is known (`_jit`)."""
         self.uses = uses
         """Which of the inputs of its object it used."""
-        if uses.positions not in key.positions:
-            key.positions[uses.positions] = None
         self.is_cleared = False
 
     def drop(self) -> None:

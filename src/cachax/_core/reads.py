@@ -14,8 +14,8 @@ import jax
 
 from .fields import instance_dict
 
-_PACKAGE = Path(__file__).parent.parent
-_NOT_OF_A_BODY = (str(_PACKAGE / "_core"), str(_PACKAGE / "_jit"))
+_HERE = str(Path(__file__).parent)
+"""What looks at objects to know what they contain."""
 
 
 class Held:
@@ -52,7 +52,7 @@ def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
 
 
 def _is_of_a_body(frame: Any) -> bool:
-    return not frame.f_code.co_filename.startswith(_NOT_OF_A_BODY)
+    return not frame.f_code.co_filename.startswith(_HERE)
 
 
 class _Name(str):

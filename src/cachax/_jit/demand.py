@@ -219,7 +219,7 @@ class Demand:
             return None
         if key.is_supplied(owner) or key.uses_supplied(owner, inputs):
             return None
-        record = key.record_again(owner, inputs)
+        record = key.record(inputs)
         if record is None:
             return None
         uses: Uses = record.uses
