@@ -349,3 +349,125 @@ def test_a_number_beside_a_value_of_an_object_inside(place: str) -> None:
 
 
 PLACES = ("before", "inside", "after")
+
+
+def test_a_step_counter_that_becomes_an_array() -> None:
+    """`step=0` is an array after the first step of a loop."""
+
+    class State(struct.PyTreeNode):
+        x: Any
+        params: Any
+        step: Any
+        schedule: Any
+
+        @cachax.cached_property
+        def factor(self) -> Any:
+            computing("factor")
+            return jnp.linalg.cholesky(self.x)
+
+    @cachax.jit
+    def advance(state: Any) -> Any:
+        params = jax.tree.map(lambda p: p - state.factor[0, 0], state.params)
+        return state.replace(params=params, step=state.step + 1)
+
+    params = {"w": ONES, "b": ONES}  # not sorted
+    state = State(jnp.eye(3), params, 0, {"rate": 0.1, "decay": [0.5]})
+    with computations() as counts:
+        for i in range(10):
+            state = advance(state)
+            state = state.replace(schedule={"rate": 0.1 * i, "decay": [0.5 * i]})
+    assert counts == {"factor": 1}
+    assert int(state.step) == 10
+    assert state.params["w"].tolist() == [-9, -9, -9]
+
+
+@pytest.mark.parametrize("is_first_a_number", [True, False])
+def test_a_body_that_asks_whether_a_field_is_a_number(is_first_a_number: bool) -> None:
+    cls, _ = with_numbers(
+        lambda obj: (
+            obj.x.sum() + isinstance(obj.rate, float) + isinstance(obj.step, int)
+        )
+    )
+    objects = [cls(ONES, ONES, 1.0, 2), cls(ONES, ONES, jnp.float32(1), jnp.int32(2))]
+    for obj in objects if is_first_a_number else reversed(objects):
+        expected = 5 if obj is objects[0] else 3
+        assert obj.value == cachax.jit(lambda o: o.value)(obj) == expected
+
+
+def test_which_number_is_read_depends_on_a_third() -> None:
+    """The two are equal, so that only their places tell them apart."""
+    cls, _ = with_numbers(lambda obj: obj.x.sum() * vars(obj)["rate"])
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Either:
+        x: jax.Array
+        first: float
+        second: float
+        which: str = dataclasses.field(metadata={"static": True})
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.x.sum() * getattr(self, self.which)
+
+    use = cachax.jit(lambda obj: obj.value)
+    for first, second in [(2.0, 3.0), (3.0, 2.0), (2.0, 5.0), (5.0, 2.0)]:
+        for which, number in (("first", first), ("second", second)):
+            obj = Either(ONES, first, second, which)
+            assert use(obj) == obj.value == 3 * number
+    assert cls(ONES, ONES, 2.0).value == 6
+
+
+@cachax.jit
+def scaled(obj: Any) -> Any:
+    return obj.x.sum() * obj.rate
+
+
+@cachax.cache
+def cached_scaled(obj: Any) -> Any:
+    return obj.x.sum() * obj.rate
+
+
+HELPERS: dict[str, Callable[[Any], Any]] = {
+    "jax.jit": jax.jit(lambda obj: obj.x.sum() * obj.rate),
+    "cachax.jit": scaled,
+    "cachax.cache": cached_scaled,
+    "cachax.lift": cachax.lift(jax.checkpoint)(lambda obj: obj.x.sum() * obj.rate),
+    "scan": lambda obj: jax.lax.scan(lambda c, x: (c + x * obj.rate, None), 0.0, obj.x)[
+        0
+    ],
+}
+
+
+@pytest.mark.parametrize("helper", HELPERS.values(), ids=HELPERS)
+def test_a_number_that_is_read_in_a_jitted_function(helper: Any) -> None:
+    cls, _ = with_numbers(helper)
+    use = cachax.jit(lambda obj: obj.value)
+    for i in range(12):
+        obj = cls(ONES, ONES, i / 2)
+        assert use(obj) == obj.value == 1.5 * i
+
+
+def test_numbers_in_objects_inside() -> None:
+    """An object without arrays is shared with the copy that a body gets."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        rate: float
+
+    jax.tree_util.register_dataclass(Config, ["rate"], [])
+
+    class Model(struct.PyTreeNode):
+        x: Any
+        config: Any
+        same: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.x.sum() * self.same.rate
+
+    use = cachax.jit(lambda model: model.value)
+    for i in range(12):
+        config = Config(i / 2)
+        model = Model(ONES, config, config)
+        assert use(model) == model.value == 1.5 * i
