@@ -206,7 +206,7 @@ def inputs_of(obj: Any) -> Inputs | None:
             _note_supplied(thing)
             statics.append(Fields(cls, taken.names, len(taken.parts)))
             if issubclass(cls, ATOMS):
-                statics.append(identity_of(plain_value(thing)))
+                statics += map(identity_of, plain_value(thing))
             if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
                 statics.append(Same(thing))
             if cls is dict and id(thing) not in unordered:
@@ -329,7 +329,7 @@ def _identities_inside(fun: Any) -> Iterator[Any]:
                 things.append(part)
         inside = tuple([numbers[id(part)] for part in parts])
         is_weak = type(thing).__weakrefoffset__ != 0  # else it may hold an array
-        value = Same(thing) if is_weak else identity_of(plain_value(thing))
+        value = Same(thing) if is_weak else (*map(identity_of, plain_value(thing)),)
         yield (type(thing), value, inside) if parts else identity_of(thing)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._compat import is_ref
 from .fields import (
-    Parts,
+    BUILTIN_ATOMS,
     dict_fields,
     fields_in,
     instance_dict,
@@ -23,7 +23,6 @@ from .fields import (
     is_open,
     parts_of,
     plain_leaves,
-    reading_dicts_of,
     walk_fields,
 )
 
@@ -45,39 +44,32 @@ class Snapshot:
     """Whether the object still has the fields it had."""
 
     def __init__(self, obj: object, on_death: Callable[[], None]) -> None:
-        list_parts = parts_of(type(obj)) or (lambda _: [])
-        direct = list_parts(obj)
-        if plain_leaves.issuperset(map(type, direct)):
-            inside, deep = direct, False
-        else:
+        inside = fields_in(obj)
+        is_flat = plain_leaves.issuperset(map(type, inside))
+        is_deep = parts_of(type(obj)) is not dict_fields
+        if not is_flat:
+            is_deep = is_deep or not all(map(_can_be_watched, inside))
             inside = [part for part in walk_fields(obj) if part is not obj]
-            deep = not all(map(_can_be_watched, direct)) or any(
-                map(_may_change, inside)
-            )
-        self.is_complete = deep or inside is direct
+            is_deep = is_deep or any(map(_may_change, inside))
+        self.is_complete = is_deep or is_flat
         """Whether it looks at all that is inside. Otherwise it trusts that frozen
         objects in it stay as they are."""
-        ids: list[Any] = []  # contains no references: they would hold `void`
+        ids = [id(type(obj))]  # contains no references: they would hold `void`
+        self._ids = ids
+        """Empty once the snapshot no longer holds."""
 
         def void(_: object) -> None:
             ids.clear()
             on_death()
 
-        self._ids = ids
-        """Empty once the snapshot no longer holds."""
-        has_dict_only = not deep and list_parts is dict_fields
-        fields = [*instance_dict(obj, "__dict__").values()] if has_dict_only else []
-        watched = fields or (inside if deep else direct)
-        self._held = [_watch(part, void) for part in watched]
-        if fields:
-            ids += map(id, fields)
-            self.holds = _same_by_name(obj, self._held)
-        elif deep:
-            ids += _ids_within(obj)
+        if is_deep:
+            self._held = [_watch(part, void) for part in inside]
+            ids[:] = _ids_within(obj)
             self.holds = _same_within(ids)
         else:
-            ids += _ids_directly(list_parts, obj)
-            self.holds = _same_directly(list_parts, ids)
+            fields = instance_dict(obj, "__dict__")
+            self._held = [_watch(part, void) for part in fields.values()]
+            self.holds = _same_by_name(type(obj), tuple(fields), self._held)
         if any(is_ref(x) or isinstance(x, _BUFFERS) for x in inside):
             self.holds = _never  # its contents change without notice
             ids.clear()
@@ -90,51 +82,48 @@ class Snapshot:
         return bool(self._ids) and all(id(x) in now for x in watched)
 
 
-def _same_directly(list_parts: Parts, ids: list[int]) -> Callable[[Any], bool]:
-    return lambda obj: _ids_directly(list_parts, obj) == ids
-
-
-def _ids_directly(list_parts: Parts, obj: object) -> list[int]:
-    return [id(type(obj)), *map(id, list_parts(obj))]
-
-
-def _same_by_name(obj: Any, held: list[Any]) -> Callable[[Any], bool]:
-    """For objects with a `__dict__`, which most have. `held` is what is held of each
-    field, or a reference to it."""
-    names = tuple(instance_dict(obj, "__dict__"))
-    make = _comparison(names, tuple(isinstance(x, weakref.ref) for x in held))
-    holds: Callable[[Any], bool] = make(reading_dicts_of(type(obj)), *held)
-    return holds if is_frozen(type(obj)) else _of_one_class(type(obj), holds)
-
-
-@functools.lru_cache(1000)
-def _comparison(names: tuple[str, ...], are_weak: tuple[bool, ...]) -> Any:
-    """Makes a function that compares the fields of an object, written out for their
-    names: every read of a property calls one.
-
-    A dead reference gives None, and so does a field that was set to None: that doesn't
-    make them the same. Nor are they if there is no field of that name.
-    """
-    checks = [f"len(fields := read(obj)) == {len(names)}"]
-    for i, (name, is_weak) in enumerate(zip(names, are_weak, strict=True)):
-        part = f"part_{i}() is not None" if is_weak else f"part_{i}"
-        checks.append(f"fields.get({name!r}, read) is {part}")
-    parts = "".join(f", part_{i}" for i in range(len(names)))
-    code = f"lambda read{parts}: lambda obj: {' and '.join(checks)}"
-    return eval(compile(code, f"{__file__}: compiled", "eval"))
-
-
 def _never(obj: Any) -> bool:
     return False
 
 
-def _of_one_class(cls: type, holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """An object's class can be reassigned, as its fields can."""
-    return lambda obj: type(obj) is cls and holds(obj)
-
-
 def _same_within(ids: list[int]) -> Callable[[Any], bool]:
     return lambda obj: _ids_within(obj) == ids
+
+
+def _same_by_name(cls: type, names: Any, held: list[Any]) -> Callable[[Any], bool]:
+    """For objects with a `__dict__`, which most have. `held` is what is held of each
+    field, or a reference to it."""
+    reads: Any = cls.__getattribute__
+    make = _comparison(
+        names,
+        tuple(isinstance(x, weakref.ref) for x in held),
+        is_frozen(cls),
+        reads is object.__getattribute__,
+    )
+    holds: Callable[[Any], bool] = make(cls, instance_dict, *held)
+    return holds
+
+
+@functools.lru_cache(1000)
+def _comparison(
+    names: tuple[str, ...], are_weak: tuple[bool, ...], is_frozen: bool, is_plain: bool
+) -> Any:
+    """Makes a function that compares the fields of an object, written out for their
+    names: every read of a property calls one.
+
+    A dead reference gives None, and so does a field that was set to None: that doesn't
+    make them the same. Nor are they if there is no field of that name. The class of an
+    object that is not frozen can be reassigned, as its fields can.
+    """
+    fields = "obj.__dict__" if is_plain else "get(obj, '__dict__')"
+    checks = [] if is_frozen else ["type(obj) is cls"]
+    checks.append(f"len(fields := {fields}) == {len(names)}")
+    for i, (name, is_weak) in enumerate(zip(names, are_weak, strict=True)):
+        part = f"part_{i}() is not None" if is_weak else f"part_{i}"
+        checks.append(f"fields.get({name!r}, get) is {part}")
+    parts = "".join(f", part_{i}" for i in range(len(names)))
+    code = f"lambda cls, get{parts}: lambda obj: {' and '.join(checks)}"
+    return eval(compile(code, f"{__file__}: compiled", "eval"))
 
 
 def _can_be_watched(part: object) -> bool:
@@ -150,13 +139,10 @@ def _may_change(part: object) -> bool:
     return bool(fields_in(part)) if is_function else is_open(part)
 
 
-_ATOMS = {str, bytes, int, float, complex, bool, type(None)}
-
-
 def _is_atomic(part: Any) -> bool:
     """Whether `part` can simply be held: it holds no array, and not the object."""
     return parts_of(type(part)) is None or (
-        type(part) is tuple and _ATOMS.issuperset(map(type, part))
+        type(part) is tuple and BUILTIN_ATOMS.issuperset(map(type, part))
     )
 
 
