@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .._compat import Tracer
-from .fields import all_parts, is_open, walk
-from .inputs import NUMBERS, inputs_of
+from .fields import BUILTIN_ATOMS, all_parts, is_open, walk
+from .inputs import inputs_of
 from .values import static_identity
 
 Place = int | str
@@ -47,16 +47,13 @@ class Arguments:
 
 
 def _identity(argument: Any) -> Any:
-    if type(argument) not in _ATOMS:
+    if type(argument) not in BUILTIN_ATOMS:
         parts = [*walk(argument)]
         if any(isinstance(part, Tracer) for part in parts):
             raise NotKeptError
         if any(map(is_open, parts)):
             return _by_contents(argument, ())
     return static_identity(argument)
-
-
-_ATOMS = {*NUMBERS, str, bytes, type(None)}
 
 
 def _frozen(thing: Any, done: dict[int, Any]) -> Any:

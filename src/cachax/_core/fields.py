@@ -14,6 +14,7 @@ import logging
 import sys
 import types
 import weakref
+from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
@@ -31,6 +32,9 @@ Parts = Callable[[Any], list[Any]]
 ATOMS = (str, bytes, int, float, complex, type(None), np.generic, np.dtype)
 """Types with nothing inside, compared by value."""
 
+BUFFERS = (bytearray, memoryview, array)
+"""Types whose objects change without notice."""
+
 _LEAVES = (jax.Array, Tracer, *ATOMS)
 _SEALED = (*MODULES, COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")
 _SEALED_CLASSES = (logging.Logger, PurePath, enum.Enum)
@@ -39,7 +43,9 @@ meshes, shardings, custom derivative rules, objects with internal bookkeeping.""
 
 _IMMUTABLE = (tuple, frozenset, functools.partial, types.MethodType, types.FunctionType)
 
-BUILTIN_ATOMS = frozenset([str, bytes, int, float, complex, bool, type(None)])
+BUILTIN_ATOMS: frozenset[type] = frozenset(
+    [str, bytes, int, float, complex, bool, type(None)]
+)
 """Those without a subclass."""
 
 plain_leaves: set[type] = {*BUILTIN_ATOMS}
@@ -66,7 +72,7 @@ def per_class(find: Callable[[type], T]) -> Callable[[type], T]:
 
 
 def walk(root: object) -> Iterator[Any]:
-    """Everything that is reachable from `root`, itself first, each thing once.
+    """Everything that is reachable from `root`, itself first.
 
     Looks wherever a tracer, or the object itself, can hide: in closures, and through
     the garbage collector in objects without readable fields.
@@ -99,15 +105,28 @@ def is_local(fun: types.FunctionType) -> bool:
 
 
 def reached(root: object, list_parts: Parts) -> Iterator[Any]:
-    """`root`, what `list_parts` lists of it, and so on; each thing once."""
+    """`root`, what `list_parts` lists of it, and so on. What is in several places may
+    come several times."""
+    yield root
+    for _, parts in contents(root, list_parts):
+        yield from parts
+
+
+def contents(root: object, list_parts: Parts) -> Iterator[tuple[Any, list[Any]]]:
+    """`root` and its parts, then the same for each of them, and so on; each thing once.
+
+    Used for every read of an object with lists, dicts or unfrozen objects inside, so a
+    wide container of arrays costs a C loop over its items and no more.
+    """
     seen = {id(root)}
     stack = [root]
     while stack:
         thing = stack.pop()
-        yield thing
-        if type(thing) not in plain_leaves:
-            for part in reversed(list_parts(thing)):
-                if id(part) not in seen:
+        parts = list_parts(thing)
+        yield thing, parts
+        if not plain_leaves.issuperset(map(type, parts)):
+            for part in reversed(parts):
+                if type(part) not in plain_leaves and id(part) not in seen:
                     seen.add(id(part))
                     stack.append(part)
 

@@ -8,13 +8,14 @@ import functools
 import gc
 import types
 import weakref
-from array import array
 from collections.abc import Callable
 from typing import Any
 
 from .._compat import is_ref
 from .fields import (
+    BUFFERS,
     BUILTIN_ATOMS,
+    contents,
     dict_fields,
     fields_in,
     instance_dict,
@@ -25,8 +26,6 @@ from .fields import (
     plain_leaves,
     walk_fields,
 )
-
-_BUFFERS = (bytearray, memoryview, array)
 
 
 class Snapshot:
@@ -48,7 +47,7 @@ class Snapshot:
         is_flat = plain_leaves.issuperset(map(type, inside))
         is_deep = parts_of(type(obj)) is not dict_fields
         if not is_flat:
-            is_deep = is_deep or not all(map(_can_be_watched, inside))
+            is_deep = is_deep or not all(map(_is_identified, inside))
             inside = [part for part in walk_fields(obj) if part is not obj]
             is_deep = is_deep or any(map(_may_change, inside))
         self.is_complete = is_deep or is_flat
@@ -70,7 +69,7 @@ class Snapshot:
             fields = instance_dict(obj, "__dict__")
             self._held = [_watch(part, void) for part in fields.values()]
             self.holds = _same_by_name(type(obj), tuple(fields), self._held)
-        if any(is_ref(x) or isinstance(x, _BUFFERS) for x in inside):
+        if any(is_ref(x) or isinstance(x, BUFFERS) for x in inside):
             self.holds = _never  # its contents change without notice
             ids.clear()
 
@@ -126,11 +125,10 @@ def _comparison(
     return eval(compile(code, f"{__file__}: compiled", "eval"))
 
 
-def _can_be_watched(part: object) -> bool:
-    """Whether the id of `part` identifies it. That of a tuple doesn't: the tuple may be
+def _is_identified(part: object) -> bool:
+    """Whether the id of `part` identifies it. That of a list doesn't: the list may be
     gone and its id reused, so its contents are compared."""
-    is_weak = type(part).__weakrefoffset__ != 0
-    return type(part) in plain_leaves or is_weak or _is_atomic(part)
+    return type(part).__weakrefoffset__ != 0 or _can_be_held(part)
 
 
 def _may_change(part: object) -> bool:
@@ -139,32 +137,20 @@ def _may_change(part: object) -> bool:
     return bool(fields_in(part)) if is_function else is_open(part)
 
 
-def _is_atomic(part: Any) -> bool:
-    """Whether `part` can simply be held: it holds no array, and not the object."""
-    return parts_of(type(part)) is None or (
-        type(part) is tuple and BUILTIN_ATOMS.issuperset(map(type, part))
-    )
+def _can_be_held(part: Any) -> bool:
+    """Whether there is no array in `part`, and not the object."""
+    if type(part) is tuple:
+        return BUILTIN_ATOMS.issuperset(map(type, part))
+    is_closed = is_opaque(type(part)) and not gc.is_tracked(part)  # range, date
+    return is_closed or parts_of(type(part)) is None
 
 
 def _ids_within(obj: object) -> list[int]:
-    """The ids of everything inside, container by container.
-
-    Used for every read of an object with lists, dicts or unfrozen objects inside, so a
-    wide container of arrays costs a C loop over its items and no more.
-    """
+    """The ids of everything inside, container by container."""
     ids: list[int] = []
-    seen = {id(obj)}
-    stack = [obj]
-    while stack:
-        thing = stack.pop()
-        parts = fields_in(thing)
+    for thing, parts in contents(obj, fields_in):
         ids.append(id(type(thing)))
         ids += map(id, parts)
-        if not plain_leaves.issuperset(map(type, parts)):
-            for part in parts:
-                if type(part) not in plain_leaves and id(part) not in seen:
-                    seen.add(id(part))
-                    stack.append(part)
     return ids
 
 
@@ -172,7 +158,5 @@ def _watch(part: Any, void: Callable[[object], None]) -> object:
     try:
         return weakref.ref(part, void)
     except TypeError:
-        # A number or string is held. A container isn't, since it may hold the object;
-        # its contents are watched one by one.
-        is_closed = is_opaque(type(part)) and not gc.is_tracked(part)  # range, date
-        return part if is_closed or _is_atomic(part) else type(part)
+        # The contents of a container are watched one by one.
+        return part if _can_be_held(part) else type(part)
