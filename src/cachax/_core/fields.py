@@ -202,9 +202,8 @@ def _parts_of_leaf(cls: type) -> Parts | None:
     if cls.__module__ == "numpy" or issubclass(cls, jax.Array | Tracer):
         plain_leaves.add(cls)
         return None
-    fields = None if _is_sealed(cls) else _fields(cls)
-    is_plain = cls in plain_leaves or not cls.__flags__ & _MADE_IN_PYTHON
-    return None if is_plain else fields
+    is_plain = _is_sealed(cls) or not cls.__flags__ & _MADE_IN_PYTHON
+    return None if is_plain else _fields(cls)
 
 
 def plain_value(thing: Any) -> tuple[Any, ...]:

@@ -171,23 +171,20 @@ def inputs_of(obj: Any) -> Inputs | None:
             keys_around -= thing.is_key
             if thing.is_key:
                 in_keys.update(range(thing.start, len(arrays)))
-        elif cls in NUMBERS:
-            numbers.append((len(arrays), cls))
+        elif is_ref(thing):
+            return None
+        elif is_array(thing):
             places.append(len(statics))
-            statics.append(aval_of_number(thing))
+            if cls in NUMBERS:
+                numbers.append((len(arrays), cls))
+                statics.append(aval_of_number(thing))
+            elif isinstance(thing, np.ndarray):
+                writable.add(len(arrays))
+                statics.append((cls, thing.shape, thing.dtype))
+            else:
+                statics.append(look_of(thing))
             arrays.append(thing)
-        elif isinstance(thing, jax.Array):  # a tracer too
-            if is_ref(thing):
-                return None
-            places.append(len(statics))
-            statics.append(look_of(thing))
-            arrays.append(thing)
-        elif isinstance(thing, np.ndarray) and thing.dtype.kind in "biufc":
-            writable.add(len(arrays))
-            places.append(len(statics))
-            statics.append((cls, thing.shape, thing.dtype))
-            arrays.append(thing)
-        elif is_ref(thing) or not _is_describable(thing):
+        elif not _is_describable(thing):
             return None
         elif is_whole(thing):
             statics.append(identity_of(thing))
@@ -294,7 +291,7 @@ def _is_one_of_a_kind(cls: type) -> bool:
 
 
 def is_array(thing: Any) -> bool:
-    """Whether it is among the arrays of `Inputs`."""
+    """Whether it is among the arrays of `Inputs`. (A tracer too.)"""
     if isinstance(thing, np.ndarray):
         return thing.dtype.kind in "biufc"
     return type(thing) in NUMBERS or isinstance(thing, jax.Array)

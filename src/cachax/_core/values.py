@@ -9,7 +9,7 @@ Inside `jit` the arrays of a value are inputs of the program, and the rest of it
 
 import functools
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -206,9 +206,14 @@ def _as_jax(leaf: Any) -> Any:
         return jnp.asarray(leaf)
 
 
-def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
+def static_identity(
+    leaf: Any,
+    of_changing: Callable[[Any], Any] | None = None,
+    outer: tuple[int, ...] = (),
+) -> Any:
     """What distinguishes a static leaf of a value. Functions are the same if they have
-    the same code over the same things: every object makes its own."""
+    the same code over the same things: every object makes its own. Of what may change,
+    `of_changing` says it."""
     cls = type(leaf)
     if id(leaf) in outer:  # a function that calls itself
         return (cls, outer.index(id(leaf)))
@@ -219,10 +224,13 @@ def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
         return (cls, leaf.dtype, leaf.shape, leaf.tobytes() if is_plain else leaf)
     parts = _parts(leaf)
     if parts is not None:
-        identities = (static_identity(x, (*outer, id(leaf))) for x in parts)
+        outer = (*outer, id(leaf))
+        identities = (static_identity(x, of_changing, outer) for x in parts)
         made_of = (cls, (frozenset if cls is frozenset else tuple)(identities))
         is_function = cls is types.FunctionType
         return Same(leaf) if is_function and not is_hashable(made_of) else made_of
+    if of_changing is not None and may_change(leaf):
+        return of_changing(leaf)
     # A subclass of `Decimal` that has fields is equal to others whatever is in them.
     is_own = isinstance(cls.__eq__, types.FunctionType) or not cls.__dictoffset__
     if not is_own and cls.__hash__ is not None:
