@@ -50,6 +50,8 @@ class Snapshot:
             is_deep = is_deep or not all(map(_is_identified, inside))
             inside = [part for part in walk_fields(obj) if part is not obj]
             is_deep = is_deep or any(map(_may_change, inside))
+        changes_unnoticed = any(is_ref(x) or isinstance(x, BUFFERS) for x in inside)
+        is_deep = is_deep or changes_unnoticed
         self.is_complete = is_deep or is_flat
         """Whether it looks at all that is inside. Otherwise it trusts that frozen
         objects in it stay as they are."""
@@ -69,8 +71,7 @@ class Snapshot:
             fields = instance_dict(obj, "__dict__")
             self._held = [_watch(part, void) for part in fields.values()]
             self.holds = _same_by_name(type(obj), tuple(fields), self._held)
-        if any(is_ref(x) or isinstance(x, BUFFERS) for x in inside):
-            self.holds = _never  # its contents change without notice
+        if changes_unnoticed:
             ids.clear()
 
     def all_still_in(self, obj: object) -> bool:
@@ -79,10 +80,6 @@ class Snapshot:
         watched = [x() for x in self._held if isinstance(x, weakref.ref)]
         now = set(map(id, walk_fields(obj)))
         return bool(self._ids) and all(id(x) in now for x in watched)
-
-
-def _never(obj: Any) -> bool:
-    return False
 
 
 def _same_within(ids: list[int]) -> Callable[[Any], bool]:
