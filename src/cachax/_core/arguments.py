@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .._compat import Tracer
-from .fields import all_parts, is_open, walk
-from .inputs import NUMBERS, inputs_of
+from .fields import walk
+from .inputs import inputs_of
 from .values import static_identity
 
 Place = int | str
@@ -47,16 +47,16 @@ class Arguments:
 
 
 def _identity(argument: Any) -> Any:
-    if type(argument) not in _ATOMS:
-        parts = [*walk(argument)]
-        if any(isinstance(part, Tracer) for part in parts):
-            raise NotKeptError
-        if any(map(is_open, parts)):
-            return _by_contents(argument, ())
-    return static_identity(argument)
+    if any(isinstance(part, Tracer) for part in walk(argument)):
+        raise NotKeptError
+    return static_identity(argument, _contents)
 
 
-_ATOMS = {*NUMBERS, str, bytes, type(None)}
+def _contents(argument: Any) -> Any:
+    inputs = inputs_of(argument)
+    if inputs is None:
+        raise NotKeptError
+    return inputs.identity
 
 
 def _frozen(thing: Any, done: dict[int, Any]) -> Any:
@@ -81,17 +81,3 @@ def _frozen(thing: Any, done: dict[int, Any]) -> Any:
         with contextlib.suppress(ValueError):  # it is empty
             cell.cell_contents = _frozen(old.cell_contents, done)
     return new
-
-
-def _by_contents(thing: Any, outer: tuple[int, ...]) -> Any:
-    """For something that may change."""
-    if id(thing) in outer:  # a function that calls itself
-        return outer.index(id(thing))
-    if isinstance(thing, types.FunctionType):
-        outer = (*outer, id(thing))
-        parts = (_by_contents(part, outer) for part in all_parts(thing))
-        return (type(thing), thing.__code__, id(thing.__globals__), *parts)
-    inputs = inputs_of(thing)
-    if inputs is None:
-        raise NotKeptError
-    return inputs.identity

@@ -11,10 +11,10 @@ import functools
 import gc
 import inspect
 import logging
-import operator
 import sys
 import types
 import weakref
+from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
@@ -32,16 +32,23 @@ Parts = Callable[[Any], list[Any]]
 ATOMS = (str, bytes, int, float, complex, type(None), np.generic, np.dtype)
 """Types with nothing inside, compared by value."""
 
+BUFFERS = (bytearray, memoryview, array)
+"""Types whose objects change without notice."""
+
 _LEAVES = (jax.Array, Tracer, *ATOMS)
 _SEALED = (*MODULES, COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")
 _SEALED_CLASSES = (logging.Logger, PurePath, enum.Enum)
 """Modules and classes whose objects count as one thing when looking for changes:
 meshes, shardings, custom derivative rules, objects with internal bookkeeping."""
 
-_SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset, deque)
 _IMMUTABLE = (tuple, frozenset, functools.partial, types.MethodType, types.FunctionType)
 
-plain_leaves: set[type] = {str, bytes, int, float, complex, bool, type(None)}
+BUILTIN_ATOMS: frozenset[type] = frozenset(
+    [str, bytes, int, float, complex, bool, type(None)]
+)
+"""Those without a subclass."""
+
+plain_leaves: set[type] = {*BUILTIN_ATOMS}
 """Types known to have nothing inside, to check many parts at once in C. Only array
 types and builtins are ever added, because a set keeps its classes alive."""
 
@@ -65,7 +72,7 @@ def per_class(find: Callable[[type], T]) -> Callable[[type], T]:
 
 
 def walk(root: object) -> Iterator[Any]:
-    """Everything that is reachable from `root`, itself first, each thing once.
+    """Everything that is reachable from `root`, itself first.
 
     Looks wherever a tracer, or the object itself, can hide: in closures, and through
     the garbage collector in objects without readable fields.
@@ -98,15 +105,28 @@ def is_local(fun: types.FunctionType) -> bool:
 
 
 def reached(root: object, list_parts: Parts) -> Iterator[Any]:
-    """`root`, what `list_parts` lists of it, and so on; each thing once."""
+    """`root`, what `list_parts` lists of it, and so on. What is in several places may
+    come several times."""
+    yield root
+    for _, parts in contents(root, list_parts):
+        yield from parts
+
+
+def contents(root: object, list_parts: Parts) -> Iterator[tuple[Any, list[Any]]]:
+    """`root` and its parts, then the same for each of them, and so on; each thing once.
+
+    Used for every read of an object with lists, dicts or unfrozen objects inside, so a
+    wide container of arrays costs a C loop over its items and no more.
+    """
     seen = {id(root)}
     stack = [root]
     while stack:
         thing = stack.pop()
-        yield thing
-        if type(thing) not in plain_leaves:
-            for part in reversed(list_parts(thing)):
-                if id(part) not in seen:
+        parts = list_parts(thing)
+        yield thing, parts
+        if not plain_leaves.issuperset(map(type, parts)):
+            for part in reversed(parts):
+                if type(part) not in plain_leaves and id(part) not in seen:
                     seen.add(id(part))
                     stack.append(part)
 
@@ -147,22 +167,9 @@ def parts_of(cls: type) -> Parts | None:
         return _parts_of_leaf(cls)
     if issubclass(cls, np.ndarray):
         return lambda x: x.ravel().tolist() if x.dtype.hasobject else []
-    if issubclass(cls, defaultdict):
-        return _with_fields(
-            cls, lambda x: [x.default_factory, *dict.keys(x), *dict.values(x)]
-        )
-    if issubclass(cls, dict):
-        ordered = OrderedDict if issubclass(cls, OrderedDict) else dict
-        return _with_fields(cls, lambda x: [*ordered.keys(x), *ordered.values(x)])
-    for base in _SEQUENCES:
+    for base, contents in _CONTENTS.items():
         if issubclass(cls, base):
-            return _with_fields(cls, functools.partial(_items, base.__iter__))
-    if issubclass(cls, functools.partial):
-        return _with_fields(cls, lambda x: [x.func, x.args, x.keywords])
-    if issubclass(cls, types.MethodType):
-        return lambda x: [x.__self__, x.__func__]
-    if issubclass(cls, types.FunctionType):
-        return _closure
+            return _with_fields(cls, contents)
     if cls in WEAK or issubclass(cls, weakref.ref):
         return lambda x: [_target(x)]
     if _is_sealed(cls):
@@ -195,27 +202,15 @@ def _parts_of_leaf(cls: type) -> Parts | None:
     if cls.__module__ == "numpy" or issubclass(cls, jax.Array | Tracer):
         plain_leaves.add(cls)
         return None
-    fields = None if _is_sealed(cls) else _fields(cls)
-    is_plain = cls in plain_leaves or not cls.__flags__ & _MADE_IN_PYTHON
-    return None if is_plain else fields
+    is_plain = _is_sealed(cls) or not cls.__flags__ & _MADE_IN_PYTHON
+    return None if is_plain else _fields(cls)
 
 
-def plain_value(atom: Any) -> Any:
-    """The value of an atom of a subclass, without running the subclass's code. None of
+def plain_value(thing: Any) -> tuple[Any, ...]:
+    """The value of an atom, also of a subclass, whose code doesn't run. Empty for
     anything else."""
-    for base, plain in _PLAIN_VALUE.items():
-        if isinstance(atom, base):
-            return plain(atom)
-    return None
-
-
-_PLAIN_VALUE: dict[type, Callable[[Any], Any]] = {
-    str: str.__str__,
-    bytes: lambda x: bytes.__getitem__(x, slice(None)),
-    int: int.__pos__,
-    float: float.__pos__,
-    complex: complex.__pos__,
-}
+    bases: Any = (str, bytes, int, float, complex)
+    return next((x.__getnewargs__(thing) for x in bases if isinstance(thing, x)), ())
 
 
 def _items(iterate: Callable[[Any], Iterator[Any]], x: Any) -> list[Any]:
@@ -232,17 +227,26 @@ def _is_sealed(cls: type) -> bool:
 
 
 def _closure(fun: Any) -> list[Any]:
-    cells = [cell.cell_contents for cell in fun.__closure__ or () if _is_full(cell)]
-    defaults = [*(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()]
-    return cells + defaults + [*vars(fun).values()]
+    parts: list[Any] = []
+    for cell in fun.__closure__ or ():
+        with contextlib.suppress(ValueError):  # it is empty
+            parts.append(cell.cell_contents)
+    return [*parts, *(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()]
 
 
-def _is_full(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 (the read is the test)
-    except ValueError:
-        return False
-    return True
+_CONTENTS: dict[type, Parts] = {
+    defaultdict: lambda x: [x.default_factory, *dict.keys(x), *dict.values(x)],
+    OrderedDict: lambda x: [*OrderedDict.keys(x), *OrderedDict.values(x)],
+    dict: lambda x: [*dict.keys(x), *dict.values(x)],
+    **{
+        base: functools.partial(_items, base.__iter__)
+        for base in (list, tuple, set, frozenset, deque)
+    },
+    functools.partial: lambda x: [x.func, x.args, x.keywords],
+    types.MethodType: lambda x: [x.__self__, x.__func__],
+    types.FunctionType: _closure,
+}
+"""What is in a container, and in objects of its subclasses beside their fields."""
 
 
 def _referents(x: object) -> list[Any]:
@@ -274,7 +278,7 @@ def _fields(cls: type) -> Parts | None:
     slots = slots_of(cls)
     derived = derived_names(cls)
     has_dict = cls.__dictoffset__ != 0
-    if has_dict and not slots and not derived and not _replaces_dict(cls):
+    if has_dict and not slots and not derived:
         return dict_fields
     if not has_dict and not slots:
         return None
@@ -298,34 +302,19 @@ def derived_names(cls: type) -> frozenset[str]:
     They aren't fields: they are derived from them, and appear without any change. A
     subclass that declares a field of that name has a field.
     """
-    names = {
-        name
-        for base in cls.__mro__
-        for name, attribute in vars(base).items()
-        if isinstance(attribute, functools.cached_property)
-    }
-    return frozenset(name for name in names if not _is_declared(cls, name))
-
-
-def _is_declared(cls: type, name: str) -> bool:
-    for base in cls.__mro__:
-        if name in inspect.get_annotations(base):
-            return True
-        if name in vars(base):
-            return not isinstance(vars(base)[name], functools.cached_property)
-    return False
+    names: set[str] = set()
+    for base in reversed(cls.__mro__):
+        for name, attribute in vars(base).items():
+            is_derived = isinstance(attribute, functools.cached_property)
+            names.add(name) if is_derived else names.discard(name)
+        names -= inspect.get_annotations(base).keys()
+    return frozenset(names)
 
 
 def has_nothing(cls: type) -> bool:
     """Whether objects of `cls` have no fields: `__slots__ = ()`."""
     is_large = cls.__basicsize__ > object.__basicsize__ or cls.__itemsize__
     return not (is_large or cls.__dictoffset__)  # (not in its size from 3.12 on)
-
-
-def _replaces_dict(cls: type) -> bool:
-    """Whether `__dict__` is a property of the class, which may return anything."""
-    dicts = [vars(base)["__dict__"] for base in cls.__mro__ if "__dict__" in vars(base)]
-    return not all(isinstance(each, types.GetSetDescriptorType) for each in dicts)
 
 
 def dict_fields(x: Any) -> list[Any]:
@@ -338,19 +327,6 @@ instance_dict: Callable[[Any, str], dict[str, Any]] = object.__getattribute__
 microsecond."""
 
 
-def reading_dicts_of(cls: type) -> Callable[[Any], dict[str, Any]]:
-    """The fastest function that finds what `instance_dict` finds."""
-    reads: Any = cls.__getattribute__
-    return _usual_dict if reads is object.__getattribute__ else _bare_dict
-
-
-_usual_dict = operator.attrgetter("__dict__")
-
-
-def _bare_dict(x: Any) -> dict[str, Any]:
-    return instance_dict(x, "__dict__")
-
-
 def is_opaque(cls: type) -> bool:
     """Whether only the garbage collector can see what is inside a `cls` object."""
     return parts_of(cls) is _referents
@@ -358,14 +334,13 @@ def is_opaque(cls: type) -> bool:
 
 @per_class
 def slots_of(cls: type) -> list[str]:
-    return [name for base in cls.__mro__ for name in _slots(base)]
-
-
-def _slots(cls: type) -> list[str]:
-    if "__slots__" not in vars(cls):  # in C, members may be anything
-        return []
-    attributes = vars(cls).items()
-    return [n for n, a in attributes if isinstance(a, types.MemberDescriptorType)]
+    return [
+        name
+        for base in cls.__mro__
+        if "__slots__" in vars(base)  # in C, members may be anything
+        for name, attribute in vars(base).items()
+        if isinstance(attribute, types.MemberDescriptorType)
+    ]
 
 
 _MADE_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE: other classes have C members

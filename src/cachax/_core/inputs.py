@@ -11,9 +11,8 @@ import operator
 import struct
 import types
 import weakref
-from array import array as array_array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ from .._compat import (
 )
 from .fields import (
     ATOMS,
+    BUFFERS,
     UNSET,
     derived_names,
     fields_in,
@@ -37,7 +37,6 @@ from .fields import (
     parts_of,
     per_class,
     plain_value,
-    reached,
     slot_value,
     slots_of,
 )
@@ -48,8 +47,6 @@ PYTHON_NUMBERS = frozenset([bool, int, float, complex])
 NUMBERS = PYTHON_NUMBERS | {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
 """And those of numpy."""
 _BY_VALUE = {str, bytes, type(None)}
-_WRITABLE = (np.ndarray, bytearray, memoryview, array_array)
-
 _GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 
 _NNX_NOTES = "flax.nnx.tracers"
@@ -186,28 +183,28 @@ def inputs_of(obj: Any) -> Inputs | None:
             keys_around -= thing.is_key
             if thing.is_key:
                 in_keys.update(range(thing.start, len(arrays)))
-        elif cls in NUMBERS:
-            numbers.append((len(arrays), cls))
+        elif is_ref(thing):
+            return None
+        elif is_array(thing):
             places.append(len(statics))
-            statics.append(aval_of_number(thing))
+            if cls in NUMBERS:
+                numbers.append((len(arrays), cls))
+                statics.append(aval_of_number(thing))
+            elif isinstance(thing, np.ndarray):
+                writable.add(len(arrays))
+                statics.append((cls, thing.shape, thing.dtype))
+            else:
+                statics.append(look_of(thing))
             arrays.append(thing)
-        elif isinstance(thing, jax.Array):  # a tracer too
-            if is_ref(thing):
-                return None
-            places.append(len(statics))
-            statics.append(look_of(thing))
-            arrays.append(thing)
-        elif isinstance(thing, np.ndarray) and thing.dtype.kind in "biufc":
-            writable.add(len(arrays))
-            places.append(len(statics))
-            statics.append((cls, thing.shape, thing.dtype))
-            arrays.append(thing)
-        elif is_ref(thing) or not _is_describable(thing):
+        elif not _is_describable(thing):
             return None
         elif is_whole(thing):
             statics.append(identity_of(thing))
             if isinstance(thing, types.FunctionType):
-                statics += _identities_inside(thing)
+                inside = _identities_inside(thing)
+                if inside is None:
+                    return None
+                statics += inside
         elif id(thing) in seen and (id(thing) in around or not is_rebuilt(thing)):
             statics.append(seen[id(thing)])
             is_in_a_key_too |= keys_around > 0
@@ -218,7 +215,7 @@ def inputs_of(obj: Any) -> Inputs | None:
             _note_supplied(thing)
             statics.append(Fields(cls, taken.names, len(taken.parts)))
             if issubclass(cls, ATOMS):
-                statics.append(identity_of(plain_value(thing)))
+                statics += map(identity_of, plain_value(thing))
             if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
                 statics.append(Same(thing))
             if cls is dict and id(thing) not in unordered:
@@ -306,34 +303,28 @@ def _is_one_of_a_kind(cls: type) -> bool:
 
 
 def is_array(thing: Any) -> bool:
-    """Whether it is among the arrays of `Inputs`."""
+    """Whether it is among the arrays of `Inputs`. (A tracer too.)"""
     if isinstance(thing, np.ndarray):
         return thing.dtype.kind in "biufc"
     return type(thing) in NUMBERS or isinstance(thing, jax.Array)
 
 
 def _is_describable(thing: Any) -> bool:
-    if isinstance(thing, (*_WRITABLE, defaultdict, deque)):
+    if isinstance(thing, (np.ndarray, *BUFFERS, defaultdict, deque)):
         return False  # a factory and a length are not among the parts
-    if isinstance(thing, types.FunctionType):
-        return all(map(_is_describable_inside, reached(thing, fields_in)))
-    if isinstance(thing, _GETTERS):
-        return True
-    return not (is_opaque(type(thing)) and gc.is_tracked(thing))  # a mapping proxy
+    is_open = is_opaque(type(thing)) and gc.is_tracked(thing)  # a mapping proxy
+    return not is_open or isinstance(thing, _GETTERS)
 
 
-def _is_describable_inside(thing: Any) -> bool:
-    """Whether it is known by identity what a function closes over."""
-    is_buffer = isinstance(thing, _WRITABLE) and not isinstance(thing, np.ndarray)
-    return not is_buffer and not is_ref(thing)
-
-
-def _identities_inside(fun: Any) -> Iterator[Any]:
+def _identities_inside(fun: Any) -> list[Any] | None:
     """What a function closes over: lists and dictionaries by what is in them, and the
-    rest by identity too."""
+    rest by identity too. None if that doesn't describe it."""
+    identities: list[Any] = []
     numbers = {id(fun): 0}
     things = [fun]
     for thing in things:  # which grows
+        if is_ref(thing) or isinstance(thing, BUFFERS):
+            return None
         parts = fields_in(thing)
         for part in parts:
             if id(part) not in numbers:
@@ -341,16 +332,17 @@ def _identities_inside(fun: Any) -> Iterator[Any]:
                 things.append(part)
         inside = tuple([numbers[id(part)] for part in parts])
         is_weak = type(thing).__weakrefoffset__ != 0  # else it may hold an array
-        value = Same(thing) if is_weak else identity_of(plain_value(thing))
-        yield (type(thing), value, inside) if parts else identity_of(thing)
+        value = Same(thing) if is_weak else (*map(identity_of, plain_value(thing)),)
+        whole = (type(thing), value, inside) if parts else identity_of(thing)
+        identities.append(whole)
+    return identities
 
 
 def is_whole(thing: Any) -> bool:
     """Whether `thing` is one static part, with nothing in it to be looked at."""
     cls = type(thing)
     return (
-        cls in _BY_VALUE
-        or parts_of(cls) is None
+        parts_of(cls) is None
         or cls.__module__ == _NNX_NOTES
         or is_opaque(cls)
         or isinstance(thing, types.FunctionType | set | frozenset)
@@ -429,8 +421,7 @@ def take_apart(thing: Any) -> Taken:
         return Taken((), parts, lambda x: new(x[0], *x[1], **x[2]))
     if cls is types.MethodType:
         return Taken((), [thing.__func__, thing.__self__], lambda x: cls(*x))
-    is_odd = cls.__basicsize__ != object.__basicsize__ and _has_hidden_state(cls)
-    if is_odd or issubclass(cls, (*_CONTAINERS, *ATOMS, np.ndarray)):
+    if _has_hidden_state(cls) or issubclass(cls, (*_CONTAINERS, *ATOMS, np.ndarray)):
         return Taken((), fields_in(thing), None)
     return _take_apart_object(thing)
 

@@ -91,11 +91,8 @@ def is_alive(value: object) -> bool:
     True as well where JAX does not say which traces are under way.
     """
     traces = traces_in(value)
-    under_way = current_trace()
-    while traces and under_way is not None and under_way is not CONCRETE:
-        traces.discard(under_way)
-        under_way = parent_of(under_way)
-    return not traces or under_way is None
+    under_way = _with_outer(current_trace()) if traces else [CONCRETE]
+    return traces <= {*under_way} or under_way[-1] is not CONCRETE
 
 
 def _innermost(traces: set[Trace], current: Trace) -> Trace:
@@ -108,12 +105,12 @@ def _innermost(traces: set[Trace], current: Trace) -> Trace:
         return CONCRETE
     if len(traces) == 1:
         return next(iter(traces))
-    for trace in traces:
-        outside = {trace}
-        outer = parent_of(trace)
-        while outer is not None:
-            outside.add(outer)
-            outer = parent_of(outer)
-        if traces <= outside:
-            return trace
-    return current
+    return next((x for x in traces if traces <= {*_with_outer(x)}), current)
+
+
+def _with_outer(trace: Trace) -> list[Trace]:
+    """A trace and those it is in. The last is `CONCRETE`, where JAX says it."""
+    found = [trace]
+    while (outer := parent_of(found[-1])) is not None:
+        found.append(outer)
+    return found

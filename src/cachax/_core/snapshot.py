@@ -8,13 +8,14 @@ import functools
 import gc
 import types
 import weakref
-from array import array
 from collections.abc import Callable
 from typing import Any
 
 from .._compat import is_ref
 from .fields import (
-    Parts,
+    BUFFERS,
+    BUILTIN_ATOMS,
+    contents,
     dict_fields,
     fields_in,
     instance_dict,
@@ -23,11 +24,8 @@ from .fields import (
     is_open,
     parts_of,
     plain_leaves,
-    reading_dicts_of,
     walk_fields,
 )
-
-_BUFFERS = (bytearray, memoryview, array)
 
 
 class Snapshot:
@@ -45,41 +43,35 @@ class Snapshot:
     """Whether the object still has the fields it had."""
 
     def __init__(self, obj: object, on_death: Callable[[], None]) -> None:
-        list_parts = parts_of(type(obj)) or (lambda _: [])
-        direct = list_parts(obj)
-        if plain_leaves.issuperset(map(type, direct)):
-            inside, deep = direct, False
-        else:
+        inside = fields_in(obj)
+        is_flat = plain_leaves.issuperset(map(type, inside))
+        is_deep = parts_of(type(obj)) is not dict_fields
+        if not is_flat:
+            is_deep = is_deep or not all(map(_is_identified, inside))
             inside = [part for part in walk_fields(obj) if part is not obj]
-            deep = not all(map(_can_be_watched, direct)) or any(
-                map(_may_change, inside)
-            )
-        self.is_complete = deep or inside is direct
+            is_deep = is_deep or any(map(_may_change, inside))
+        changes_unnoticed = any(is_ref(x) or isinstance(x, BUFFERS) for x in inside)
+        is_deep = is_deep or changes_unnoticed
+        self.is_complete = is_deep or is_flat
         """Whether it looks at all that is inside. Otherwise it trusts that frozen
         objects in it stay as they are."""
-        ids: list[Any] = []  # contains no references: they would hold `void`
+        ids = [id(type(obj))]  # contains no references: they would hold `void`
+        self._ids = ids
+        """Empty once the snapshot no longer holds."""
 
         def void(_: object) -> None:
             ids.clear()
             on_death()
 
-        self._ids = ids
-        """Empty once the snapshot no longer holds."""
-        has_dict_only = not deep and list_parts is dict_fields
-        fields = [*instance_dict(obj, "__dict__").values()] if has_dict_only else []
-        watched = fields or (inside if deep else direct)
-        self._held = [_watch(part, void) for part in watched]
-        if fields:
-            ids += map(id, fields)
-            self.holds = _same_by_name(obj, self._held)
-        elif deep:
-            ids += _ids_within(obj)
+        if is_deep:
+            self._held = [_watch(part, void) for part in inside]
+            ids[:] = _ids_within(obj)
             self.holds = _same_within(ids)
         else:
-            ids += _ids_directly(list_parts, obj)
-            self.holds = _same_directly(list_parts, ids)
-        if any(is_ref(x) or isinstance(x, _BUFFERS) for x in inside):
-            self.holds = _never  # its contents change without notice
+            fields = instance_dict(obj, "__dict__")
+            self._held = [_watch(part, void) for part in fields.values()]
+            self.holds = _same_by_name(type(obj), tuple(fields), self._held)
+        if changes_unnoticed:
             ids.clear()
 
     def all_still_in(self, obj: object) -> bool:
@@ -90,58 +82,50 @@ class Snapshot:
         return bool(self._ids) and all(id(x) in now for x in watched)
 
 
-def _same_directly(list_parts: Parts, ids: list[int]) -> Callable[[Any], bool]:
-    return lambda obj: _ids_directly(list_parts, obj) == ids
-
-
-def _ids_directly(list_parts: Parts, obj: object) -> list[int]:
-    return [id(type(obj)), *map(id, list_parts(obj))]
-
-
-def _same_by_name(obj: Any, held: list[Any]) -> Callable[[Any], bool]:
-    """For objects with a `__dict__`, which most have. `held` is what is held of each
-    field, or a reference to it."""
-    names = tuple(instance_dict(obj, "__dict__"))
-    make = _comparison(names, tuple(isinstance(x, weakref.ref) for x in held))
-    holds: Callable[[Any], bool] = make(reading_dicts_of(type(obj)), *held)
-    return holds if is_frozen(type(obj)) else _of_one_class(type(obj), holds)
-
-
-@functools.lru_cache(1000)
-def _comparison(names: tuple[str, ...], are_weak: tuple[bool, ...]) -> Any:
-    """Makes a function that compares the fields of an object, written out for their
-    names: every read of a property calls one.
-
-    A dead reference gives None, and so does a field that was set to None: that doesn't
-    make them the same. Nor are they if there is no field of that name.
-    """
-    checks = [f"len(fields := read(obj)) == {len(names)}"]
-    for i, (name, is_weak) in enumerate(zip(names, are_weak, strict=True)):
-        part = f"part_{i}() is not None" if is_weak else f"part_{i}"
-        checks.append(f"fields.get({name!r}, read) is {part}")
-    parts = "".join(f", part_{i}" for i in range(len(names)))
-    code = f"lambda read{parts}: lambda obj: {' and '.join(checks)}"
-    return eval(compile(code, f"{__file__}: compiled", "eval"))
-
-
-def _never(obj: Any) -> bool:
-    return False
-
-
-def _of_one_class(cls: type, holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """An object's class can be reassigned, as its fields can."""
-    return lambda obj: type(obj) is cls and holds(obj)
-
-
 def _same_within(ids: list[int]) -> Callable[[Any], bool]:
     return lambda obj: _ids_within(obj) == ids
 
 
-def _can_be_watched(part: object) -> bool:
-    """Whether the id of `part` identifies it. That of a tuple doesn't: the tuple may be
+def _same_by_name(cls: type, names: Any, held: list[Any]) -> Callable[[Any], bool]:
+    """For objects with a `__dict__`, which most have. `held` is what is held of each
+    field, or a reference to it."""
+    reads: Any = cls.__getattribute__
+    make = _comparison(
+        names,
+        tuple(isinstance(x, weakref.ref) for x in held),
+        is_frozen(cls),
+        reads is object.__getattribute__,
+    )
+    holds: Callable[[Any], bool] = make(cls, instance_dict, *held)
+    return holds
+
+
+@functools.lru_cache(1000)
+def _comparison(
+    names: tuple[str, ...], are_weak: tuple[bool, ...], is_frozen: bool, is_plain: bool
+) -> Any:
+    """Makes a function that compares the fields of an object, written out for their
+    names: every read of a property calls one.
+
+    A dead reference gives None, and so does a field that was set to None: that doesn't
+    make them the same. Nor are they if there is no field of that name. The class of an
+    object that is not frozen can be reassigned, as its fields can.
+    """
+    fields = "obj.__dict__" if is_plain else "get(obj, '__dict__')"
+    checks = [] if is_frozen else ["type(obj) is cls"]
+    checks.append(f"len(fields := {fields}) == {len(names)}")
+    for i, (name, is_weak) in enumerate(zip(names, are_weak, strict=True)):
+        part = f"part_{i}() is not None" if is_weak else f"part_{i}"
+        checks.append(f"fields.get({name!r}, get) is {part}")
+    parts = "".join(f", part_{i}" for i in range(len(names)))
+    code = f"lambda cls, get{parts}: lambda obj: {' and '.join(checks)}"
+    return eval(compile(code, f"{__file__}: compiled", "eval"))
+
+
+def _is_identified(part: object) -> bool:
+    """Whether the id of `part` identifies it. That of a list doesn't: the list may be
     gone and its id reused, so its contents are compared."""
-    is_weak = type(part).__weakrefoffset__ != 0
-    return type(part) in plain_leaves or is_weak or _is_atomic(part)
+    return type(part).__weakrefoffset__ != 0 or _can_be_held(part)
 
 
 def _may_change(part: object) -> bool:
@@ -150,35 +134,20 @@ def _may_change(part: object) -> bool:
     return bool(fields_in(part)) if is_function else is_open(part)
 
 
-_ATOMS = {str, bytes, int, float, complex, bool, type(None)}
-
-
-def _is_atomic(part: Any) -> bool:
-    """Whether `part` can simply be held: it holds no array, and not the object."""
-    return parts_of(type(part)) is None or (
-        type(part) is tuple and _ATOMS.issuperset(map(type, part))
-    )
+def _can_be_held(part: Any) -> bool:
+    """Whether there is no array in `part`, and not the object."""
+    if type(part) is tuple:
+        return BUILTIN_ATOMS.issuperset(map(type, part))
+    is_closed = is_opaque(type(part)) and not gc.is_tracked(part)  # range, date
+    return is_closed or parts_of(type(part)) is None
 
 
 def _ids_within(obj: object) -> list[int]:
-    """The ids of everything inside, container by container.
-
-    Used for every read of an object with lists, dicts or unfrozen objects inside, so a
-    wide container of arrays costs a C loop over its items and no more.
-    """
+    """The ids of everything inside, container by container."""
     ids: list[int] = []
-    seen = {id(obj)}
-    stack = [obj]
-    while stack:
-        thing = stack.pop()
-        parts = fields_in(thing)
+    for thing, parts in contents(obj, fields_in):
         ids.append(id(type(thing)))
         ids += map(id, parts)
-        if not plain_leaves.issuperset(map(type, parts)):
-            for part in parts:
-                if type(part) not in plain_leaves and id(part) not in seen:
-                    seen.add(id(part))
-                    stack.append(part)
     return ids
 
 
@@ -186,7 +155,5 @@ def _watch(part: Any, void: Callable[[object], None]) -> object:
     try:
         return weakref.ref(part, void)
     except TypeError:
-        # A number or string is held. A container isn't, since it may hold the object;
-        # its contents are watched one by one.
-        is_closed = is_opaque(type(part)) and not gc.is_tracked(part)  # range, date
-        return part if is_closed or _is_atomic(part) else type(part)
+        # The contents of a container are watched one by one.
+        return part if _can_be_held(part) else type(part)

@@ -59,22 +59,27 @@ def is_same_tree(one: Any, other: Any) -> bool:
 def flatten(value: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Structure]:
     """The leaves of a value, and its structure. What is not a tree is a leaf: a
     dictionary whose keys can't be sorted."""
+    if isinstance(value, jax.Array):
+        return [value], _LEAF
     try:
         leaves, tree = jax.tree.flatten(value, is_leaf=is_leaf)
     except Exception:
-        return [value], Structure(_LEAF)
-    if isinstance(value, jax.Array) or not any(map(_is_unsorted, walk(value))):
+        return [value], _LEAF
+    if not any(map(_is_unsorted, walk(value))):
         return leaves, Structure(tree)
     return leaves, Structure(tree, tuple(map(tuple, _dictionaries(value, is_leaf))))
 
 
-_LEAF: Any = jax.tree.structure(0)
+_LEAF = Structure(jax.tree.structure(0))
 
 
 def survives(value: Any, structure: Structure, leaves: Iterable[Any]) -> bool:
     """Whether a value is the same when it is rebuilt. An object may have more than its
     class gives to JAX."""
-    if not _is_plain(value) and structure.tree.num_nodes > 1:
+    is_builtin = all(
+        type(x) in _BUILTIN or type(x) in plain_leaves for x in walk(value)
+    )
+    if not is_builtin and structure.tree.num_nodes > 1:
         before, after = inputs_of(value), inputs_of(structure.unflatten(leaves))
         if before is not None and after is not None:
             pairs = zip(before.arrays, after.arrays, strict=False)
@@ -82,14 +87,7 @@ def survives(value: Any, structure: Structure, leaves: Iterable[Any]) -> bool:
     return True
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether there is nothing in it but arrays, numbers and builtin containers."""
-    cls = type(value)
-    if cls is tuple or cls is list:
-        return all(map(_is_plain, value))
-    if cls is dict:
-        return all(map(_is_plain, value.values()))
-    return cls in plain_leaves or isinstance(value, jax.Array)
+_BUILTIN = (tuple, list, dict)
 
 
 def _is_unsorted(thing: Any) -> bool:

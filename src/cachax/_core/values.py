@@ -9,7 +9,7 @@ Inside `jit` the arrays of a value are inputs of the program, and the rest of it
 
 import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,13 +19,12 @@ import numpy as np
 
 from .._compat import CONCRETE, Tracer, at_trace, share_memory
 from .._errors import UnhashableValueError
-from .fields import all_parts, fields_in, is_open, may_change, walk, walk_fields
-from .inputs import NUMBERS, Same, bits_of
+from .fields import all_parts, is_open, may_change, walk, walk_fields
+from .inputs import NUMBERS, Same, bits_of, identity_of
 from .structure import Structure, flatten, survives
 
 NUMPY = (np.ndarray, np.generic)
 _ARRAYS = (jax.Array, Tracer, np.ndarray)
-_, _LEAF = flatten(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,6 @@ def template_of(value: Any, own: Sequence[Any]) -> Template | None:
     """None if it contains one of the arrays `own` where JAX doesn't see it, or
     something that can be changed and not be copied."""
     numbers = {id(array): i for i, array in enumerate(own)}
-    if isinstance(value, jax.Array) and id(value) not in numbers:
-        array = _apart(value, own)
-        return Template((array,), _LEAF, (array,))
     leaves, structure = flatten(value)
     visible = {*map(id, leaves)}
     for part in walk(value):
@@ -93,15 +89,8 @@ def _unshared(leaf: Any) -> Any:
     return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
-@dataclass(frozen=True, eq=False)
-class _Hole:
-    """Stands where an array was."""
-
-    def __repr__(self) -> str:
-        return "*"
-
-
-HOLE = _Hole()
+HOLE: Any = object()
+"""Stands where an array was."""
 
 
 class Form:
@@ -135,21 +124,14 @@ class Packed:
 
     def fill(self, arrays: Sequence[Any], own: Sequence[Any]) -> Any:
         """The value again, with these arrays in it."""
-        leaves = [
-            own[x.number] if type(x) is Own else _unshared(x)
-            for x in self._filled(arrays)
-        ]
-        return self.form.structure.unflatten(leaves)
+        return self.template(arrays, False).fill(own)
 
     def template(self, arrays: Sequence[Any], is_shared: bool) -> Template:
         """The same, without the arrays of its object."""
-        leaves, structure = self._filled(arrays), self.form.structure
+        remaining, structure = iter(arrays), self.form.structure
+        leaves = tuple([next(remaining) if x is HOLE else x for x in self.leaves])
         whole = (structure.unflatten(leaves),) if is_shared else None
         return Template(leaves, structure, whole)
-
-    def _filled(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        remaining = iter(arrays)
-        return tuple([next(remaining) if x is HOLE else x for x in self.leaves])
 
 
 def pack(
@@ -224,44 +206,51 @@ def _as_jax(leaf: Any) -> Any:
         return jnp.asarray(leaf)
 
 
-def static_identity(leaf: Any, outer: tuple[int, ...] = ()) -> Any:
+def static_identity(
+    leaf: Any,
+    of_changing: Callable[[Any], Any] | None = None,
+    outer: tuple[int, ...] = (),
+) -> Any:
     """What distinguishes a static leaf of a value. Functions are the same if they have
-    the same code over the same things: every object makes its own."""
+    the same code over the same things: every object makes its own. Of what may change,
+    `of_changing` says it."""
     cls = type(leaf)
     if id(leaf) in outer:  # a function that calls itself
         return (cls, outer.index(id(leaf)))
-    if cls in NUMBERS:
-        return bits_of(leaf)
+    if cls in NUMBERS or isinstance(leaf, np.generic | jax.Array):
+        return identity_of(leaf)  # (a function may close over an array)
     if isinstance(leaf, np.ndarray):
         is_plain = not leaf.dtype.hasobject
         return (cls, leaf.dtype, leaf.shape, leaf.tobytes() if is_plain else leaf)
-    if isinstance(leaf, np.generic):
-        return (cls, leaf.dtype, leaf.tobytes())
-    if isinstance(leaf, jax.Array):  # that a function closes over
-        return Same(leaf)
-    outer = (*outer, id(leaf))
-    if cls is frozenset:
-        return (cls, cls(static_identity(x, outer) for x in leaf))
-    if isinstance(leaf, tuple) and not cls.__dictoffset__:
-        return (cls, tuple(static_identity(x, outer) for x in leaf))
-    if cls is slice:
-        parts = (leaf.start, leaf.stop, leaf.step)
-        return (cls, *(static_identity(x, outer) for x in parts))
-    if cls is functools.partial and not vars(leaf):
-        keywords = sorted(leaf.keywords.items())
-        parts = (leaf.func, *leaf.args, *(x for pair in keywords for x in pair))
-        return (cls, *(static_identity(x, outer) for x in parts))
-    if cls is types.FunctionType:
-        parts = tuple(static_identity(x, outer) for x in all_parts(leaf))
-        made_of = (cls, leaf.__code__, id(leaf.__globals__), parts)
-        return made_of if is_hashable(made_of) else Same(leaf)
+    parts = _parts(leaf)
+    if parts is not None:
+        outer = (*outer, id(leaf))
+        identities = (static_identity(x, of_changing, outer) for x in parts)
+        made_of = (cls, (frozenset if cls is frozenset else tuple)(identities))
+        is_function = cls is types.FunctionType
+        return Same(leaf) if is_function and not is_hashable(made_of) else made_of
+    if of_changing is not None and may_change(leaf):
+        return of_changing(leaf)
     # A subclass of `Decimal` that has fields is equal to others whatever is in them.
     is_own = isinstance(cls.__eq__, types.FunctionType) or not cls.__dictoffset__
     if not is_own and cls.__hash__ is not None:
         return Same(leaf)
-    fields = (x for thing in walk_fields(leaf) for x in fields_in(thing))
-    numbers = (bits_of(x) for x in fields if type(x) in NUMBERS)
+    numbers = (bits_of(x) for x in walk_fields(leaf) if type(x) in NUMBERS)
     return (cls, leaf, *numbers)  # 2 and 2.0 are equal, and so are such objects
+
+
+def _parts(leaf: Any) -> Iterable[Any] | None:
+    """What a static leaf is made of; None if it is compared as a whole."""
+    cls = type(leaf)
+    if cls is frozenset or (isinstance(leaf, tuple) and not cls.__dictoffset__):
+        return leaf  # type: ignore[no-any-return]
+    if cls is slice:
+        return (leaf.start, leaf.stop, leaf.step)
+    if cls is functools.partial and not vars(leaf):
+        return (leaf.func, leaf.args, *sorted(leaf.keywords.items()))
+    if cls is types.FunctionType:
+        return (leaf.__code__, id(leaf.__globals__), *all_parts(leaf))
+    return None
 
 
 def is_hashable(thing: object) -> bool:
