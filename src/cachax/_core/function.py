@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import jax
 import numpy as np
 
-from .._compat import Tracer, is_jitted
+from .._compat import Tracer
 from .._errors import argument_not_kept, warn_once
 from .arguments import Arguments, NotKeptError
-from .body import NewSubject, carrying_body, is_running
-from .computed import CallKey
+from .body import NewSubject, carrying_body
+from .computed import CallKey, tables
 from .fields import ATOMS, is_open, walk
 from .levels import level_of, traces_in
 from .memo import becomes_subject
@@ -170,9 +170,9 @@ class CachedFunction(Generic[P, R]):
                 parts = (subject,) if is_one else subject.parts
                 return arguments.call(fun, dict(zip(places, parts, strict=True)))
 
-            carried = carrying_body(body) if is_jitted(fun) else body
+            carrying = carrying_body(fun, body)
             key = self._keys[call] = FunctionKey(
-                self, call, self._name(statics), carried, arguments
+                self, call, self._name(statics), carrying, arguments
             )
             if all(isinstance(x, ATOMS) for x in statics.values()):
                 self._keys_of_atoms[call] = key  # with what it has learned
@@ -240,7 +240,7 @@ def _look_for(subject: Any) -> None:
     """From now on, look for objects of its class among the arguments of functions."""
     if isinstance(subject, _ARRAYS) or not is_pytree(subject):
         return
-    if becomes_subject(type(subject)) and is_running() and traces_in(subject):
+    if becomes_subject(type(subject)) and tables.running and traces_in(subject):
         raise NewSubject
 
 

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import jax
 import numpy as np
 
-from .._compat import Tracer, is_jitted
+from .._compat import Tracer
 from .._errors import UnhashableArgumentError, not_a_method, plain_name
 from .arguments import Arguments, NotKeptError
 from .body import carrying_body
@@ -187,7 +187,7 @@ class CachedMethod(Source, Generic[P, R]):
         def body(obj: Any) -> Any:
             return arguments.call(func, {0: obj})
 
-        carrying = carrying_body(body) if is_jitted(func) else body
+        carrying = carrying_body(func, body)
         return CallKey(self, identity, name, carrying, arguments)
 
     def _keep_the_last(self, obj: Any, key: CallKey) -> None:

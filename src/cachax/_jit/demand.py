@@ -162,6 +162,9 @@ class Demand:
         """What can't be an input of the program."""
         self.unstable: set[Any] = set()
         """Calls of cached methods that are left inside."""
+        self.can_be_checked = True
+        """Whether `check` is called at the end of the trace. If not, it ends when it
+        reads a value that it doesn't have."""
         self.is_last = False
         """What is missing is computed inside, whatever it costs."""
         self.computed = False
@@ -344,6 +347,8 @@ class Demand:
             self.asked[ask] = None
             if answer.packed is STAYS_INSIDE:
                 return NOT_PROVIDED
+            if not self.can_be_checked:
+                raise Retrace(self, (*self.answers, ask))
             return self._stand_in(ask, answer)
 
         def is_supplied(key: Any) -> bool:
