@@ -28,10 +28,6 @@ class _Running(threading.local):
 _running = _Running()
 
 
-class _SelfIsStatic(BaseException):
-    """The body hashes its argument: then it gets the object itself."""
-
-
 @jax.tree_util.register_pytree_node_class
 class _Carried:
     """The argument of a jitted body: an object and the values for it."""
@@ -42,8 +38,7 @@ class _Carried:
         self.demand = demand
         self.tables: list[Table] = []
 
-    def __hash__(self) -> int:
-        raise _SelfIsStatic
+    __hash__ = None  # type: ignore[assignment]  # it can't be a static argument
 
     def tree_flatten(self) -> tuple[Any, Any]:
         answers = self.demand.in_order()
@@ -92,8 +87,6 @@ def call(jitted: Callable[[Any], Any], learned: dict[Any, Any], obj: Any) -> Any
         outer, _running.carried = _running.carried, carried
         try:
             return jitted(carried)
-        except _SelfIsStatic:
-            return jitted(obj)
         except Retrace as retrace:
             if retrace.demand is not demand:  # the end of a trace further out
                 raise
@@ -108,8 +101,8 @@ def call(jitted: Callable[[Any], Any], learned: dict[Any, Any], obj: Any) -> Any
         except Exception as error:
             if demand.was_traced or isinstance(error, StaleValueError):
                 raise
-            # Refused before it was traced: an option of the jitted function (a sharding
-            # for each field) fits the object and nothing else.
+            # Refused before it was traced: an option of the jitted function fits the
+            # object and nothing else (static, or a sharding for each field).
             return jitted(obj)
         finally:
             _running.carried = outer
