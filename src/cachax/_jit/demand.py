@@ -55,8 +55,6 @@ class Value:
     of other objects."""
     is_supplied: bool = False
     """Whether the user put it there: it doesn't hold for others with its arrays."""
-    own: tuple[Any, ...] = ()
-    """The arrays at these positions, which may be in the value."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
     uses: Uses | None = None
@@ -72,10 +70,6 @@ class Value:
 
 
 Answers = dict[Ask, Value]
-
-
-STAYS_INSIDE = Packed((), Form(flatten(None)[1], 0, "inside"), (), False)
-"""Of a value that can't be an input of a program: it is computed inside."""
 
 
 class Retrace(BaseException):
@@ -235,8 +229,9 @@ class Demand:
         inner = _inner(uses, inputs, mapped)
         if inner is None and key.was_ever_supplied():  # for a different object, maybe
             return None
-        own = uses.arrays(inputs)
-        packed = packed_of(record, owner, own, self.static_numpy) or STAYS_INSIDE
+        packed = packed_of(record, owner, uses.arrays(inputs), self.static_numpy)
+        if packed is None:
+            return None
         return Value(
             packed,
             False,
@@ -245,8 +240,6 @@ class Demand:
             record.statics,
             None in numbers,
             inner,
-            False,
-            tuple(own),
             holders=() if positions else tuple(i for i in holders if i is not None),
             uses=uses,
         )
@@ -300,9 +293,6 @@ class Demand:
         found = {}
         for ask in asks:
             answer = self.answers[ask]
-            if answer.packed is STAYS_INSIDE:
-                found[ask] = NOT_PROVIDED
-                continue
             arrays = [next(remaining) for _ in range(answer.packed.form.holes)]
             own = [leaves[i] for i in answer.positions]
             found[ask] = answer.packed.fill(arrays, own)
@@ -345,8 +335,6 @@ class Demand:
                 self.computed_inside[ask] = None
                 return NOT_PROVIDED
             self.asked[ask] = None
-            if answer.packed is STAYS_INSIDE:
-                return NOT_PROVIDED
             if not self.can_be_checked:
                 raise Retrace(self, (*self.answers, ask))
             return self._stand_in(ask, answer)
@@ -368,7 +356,7 @@ class Demand:
         """
         with at_trace(self.trace):
             arrays = [jax.lax.full_like(x, 0) for x in answer.packed.arrays]
-            own = [jax.lax.full_like(x, 0) for x in answer.own]
+            own = [jax.lax.full_like(self.leaves[i], 0) for i in answer.positions]
         copy = answer.packed.fill(arrays, own)
         self._note_objects_in(ask)
         for number, obj in enumerate(objects_in(copy)):
