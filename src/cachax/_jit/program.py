@@ -149,7 +149,6 @@ class Program:
             raise
         finally:
             tables.running.remove(table)
-            demand.end()
 
     def passes_on(self, objects: Sequence[Any]) -> bool:
         """Whether it returns an argument as it is that may have a supplied value."""

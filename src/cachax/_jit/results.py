@@ -19,6 +19,7 @@ from .._core.computed import Computed, Table, holds, table_of
 from .._core.inputs import NUMBERS, Inputs, bits_of, inputs_of
 from .._core.levels import traces_in
 from .._core.memo import memo_of
+from .._core.structure import Structure, survives
 from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
 from .demand import objects_in
 from .paths import Reader, joined
@@ -270,18 +271,15 @@ def _computed_on(
 def _as_rebuilt(obj: Any) -> Inputs | None:
     """The inputs of `obj` as it comes out; None if they differ from those that it has,
     because the class drops something, or a number comes out as an array."""
+    leaves, tree = tree_flatten(obj)
+    inputs = inputs_of(obj)
     try:
-        inputs = inputs_of(jax.tree.unflatten(*reversed(tree_flatten(obj))))
-        before = inputs_of(obj)
+        is_same = survives(obj, Structure(tree), leaves)
     except Exception:  # a class that looks at what it is built from
         return None
-    if inputs is None or before is None or inputs.exactly != before.exactly:
-        return None
-    if any(x is not y for x, y in zip(inputs.arrays, before.arrays, strict=True)):
-        return None
-    if inputs.numbers and any(type(x) in NUMBERS for x in jax.tree.leaves(obj)):
-        return None
-    return inputs
+    if inputs is not None and inputs.numbers:
+        is_same = is_same and not any(type(x) in NUMBERS for x in leaves)
+    return inputs if is_same else None
 
 
 def _with_numbers(inputs: Inputs, numbers: dict[int, Any]) -> Inputs:

@@ -15,7 +15,7 @@ from jax.custom_batching import custom_vmap
 
 from .._compat import Tracer, at_trace, current_trace, trace_of
 from .._core.computed import Computed, Table, tables
-from .._core.memo import NOT_PROVIDED, Key, Provider, memo_of
+from .._core.memo import NOT_PROVIDED, Provider, memo_of
 from .._core.slots import Layout, layout_of
 from .._core.structure import Structure, flatten
 from .._core.values import pack
@@ -157,11 +157,9 @@ def _for_each_leaf(axes: Any, tree: Any) -> Axes:
 def _provider(owner: Any, axes: Axes, number: Any, options: dict[str, Any]) -> Provider:
     """For one example of a batch: `number` is which, and traced as it is."""
 
-    def provide(key: Key) -> Any:
+    def provide(key: Any) -> Any:
         if all(axis is None for axis in axes):
             return key.read(owner)
-        if not isinstance(key, Computed):
-            return NOT_PROVIDED
         stacked = _batch_key(key, axes, options).read(owner)
         return NOT_PROVIDED if stacked is None else stacked.of_one(number)
 
