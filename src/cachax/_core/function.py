@@ -1,32 +1,28 @@
 """A function whose value is kept for what it is called on."""
 
-import functools
-import inspect
 import threading
 import types
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
-import jax
 import numpy as np
 
-from .._compat import Tracer, is_jitted
+from .._compat import Tracer
 from .._errors import argument_not_kept, warn_once
-from .arguments import Arguments, NotKeptError
-from .body import NewSubject, carrying_body, is_running
-from .computed import CallKey
+from .arguments import NotKeptError, Place
+from .body import NewSubject
+from .calls import ARRAYS, Calls, Together
+from .computed import CallKey, tables
 from .fields import ATOMS, is_open, walk
 from .levels import level_of, traces_in
 from .memo import becomes_subject
 from .recent import Recent
 from .slots import is_pytree
-from .values import Template, is_hashable, static_identity, template_of
+from .values import is_hashable, static_identity, template_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
 def cache(fun: Callable[P, R]) -> "CachedFunction[P, R]":
@@ -73,31 +69,36 @@ def cache(fun: Callable[P, R]) -> "CachedFunction[P, R]":
     return CachedFunction(fun)
 
 
-class CachedFunction(Generic[P, R]):
+class FunctionKey(CallKey):
+    """A cached function, and the arguments that are not arrays."""
+
+    def of(self, obj: object) -> str:
+        return self.attrname or ""
+
+
+class CachedFunction(Calls, Generic[P, R]):
     """What `cache` makes of a function."""
 
-    __wrapped__: Callable[..., R]
+    key_class = FunctionKey
     __name__: str
 
     def __init__(self, fun: Callable[P, R]) -> None:
-        self._of_nothing: dict[Any, Any] = Recent()
-        self._locks: WeakValueDictionary[Any, _Lock] = WeakValueDictionary()
-        self._signature = inspect.signature(fun)
-        self._keys: WeakValueDictionary[Any, FunctionKey] = WeakValueDictionary()
-        """Kept by the values that are kept under them, and so are the arguments."""
-        self._keys_of_atoms: dict[Any, FunctionKey] = Recent()
-        self._on_one: WeakKeyDictionary[type, FunctionKey] = WeakKeyDictionary()
-        """For calls with nothing but one object, by its class."""
         self.__name__ = getattr(fun, "__name__", None) or repr(fun)
-        functools.update_wrapper(self, fun, updated=())
+        super().__init__(fun)
+        self._of_nothing: dict[CallKey, _OfNothing] = Recent()
+        """For calls without objects and arrays."""
+        self._on_one: WeakKeyDictionary[type, CallKey] = WeakKeyDictionary()
+        """For calls with nothing but one object, by its class."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if len(args) == 1 and not kwargs:
-            key = self._on_one.get(type(args[0]))
-            if key is not None:
-                value: R = key.read(args[0])
-                return value
-        return self._call(args, kwargs)
+        is_alone = len(args) == 1 and not kwargs
+        key = self._on_one.get(type(args[0])) if is_alone else None
+        found = self._find(args, kwargs) if key is None else (key, args[0])
+        if found is None:
+            return self.__wrapped__(*args, **kwargs)  # type: ignore[no-any-return]
+        kept, subject = found
+        value: R = kept.read(subject)
+        return value
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -109,113 +110,61 @@ class CachedFunction(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<cachax.cache of {self.__wrapped__!r}>"
 
-    def _call(self, args: Any, kwargs: Any) -> R:
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError:  # when it is called, Python says best what is missing
-            return self.__wrapped__(*args, **kwargs)
-        bound.apply_defaults()
-        given: dict[int | str, Any] = dict(enumerate(bound.args))
-        given.update(bound.kwargs)
+    def _find(self, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """What the value of a call is kept under, and for; None if it isn't kept."""
+        given = self._given(args, kwargs)
+        if given is None:
+            return None
         subjects = {place: x for place, x in given.items() if not _is_static(x)}
         statics = {place: x for place, x in given.items() if place not in subjects}
         if any(isinstance(x, np.ndarray) for x in subjects.values()):
             warn_once(self, argument_not_kept(self.__name__), stacklevel=3)
-            return self.__wrapped__(*args, **kwargs)
-        if not subjects:
-            return self._call_on_nothing(statics)
+            return None
         if any(map(_may_change_unseen, subjects.values())):
-            return self.__wrapped__(*args, **kwargs)
+            return None
         is_one = len(subjects) == 1 and _can_have_values(*subjects.values())
         try:
             key = self._key(statics, tuple(subjects), is_one)
         except NotKeptError:
-            return self.__wrapped__(*args, **kwargs)
+            return None
+        if all(isinstance(x, ATOMS) for x in statics.values()):
+            self._keys_of_atoms[key] = key
+        if not subjects:
+            return self._of_nothing.setdefault(key, _OfNothing()), key
         if not is_one:
-            return key.read(_Together(tuple(subjects.values())))  # type: ignore[no-any-return]
+            return key, Together(tuple(subjects.values()))
         (subject,) = subjects.values()
         if isinstance(subject, Tracer):  # a value holds it, and it would hold the value
-            return self.__wrapped__(*args, **kwargs)
+            return None
         if len(args) == 1 and not kwargs and 0 in subjects:
             self._on_one[type(subject)] = key
         _look_for(subject)
-        return key.read(subject)  # type: ignore[no-any-return]
+        return key, subject
 
-    def _call_on_nothing(self, statics: dict[int | str, Any]) -> R:
-        key = self._key(statics, (), False)
-        own = self._locks.setdefault(key, _Lock())
-        with own.lock:
-            value = self._of_nothing.get(key, self)
-            if value is self:
-                nothing = _Together(())
-                with level_of((), key.body):
-                    value = key.body(nothing)
-                if not traces_in(value):
-                    self._of_nothing[key] = template_of(value, ()) or value
-            elif isinstance(value, Template):
-                value = value.fill(())
-            return value  # type: ignore[no-any-return]
-
-    def _key(
-        self, statics: dict[int | str, Any], places: tuple[Any, ...], is_one: bool
-    ) -> "FunctionKey":
-        arguments = Arguments(statics)
-        identity = arguments.identity()
-        call = (identity, places, is_one)
-        key = self._keys.get(call)
-        if key is None:
-            fun = self.__wrapped__
-
-            def body(subject: Any) -> Any:
-                parts = (subject,) if is_one else subject.parts
-                return arguments.call(fun, dict(zip(places, parts, strict=True)))
-
-            carried = carrying_body(body) if is_jitted(fun) else body
-            key = self._keys[call] = FunctionKey(
-                self, call, self._name(statics), carried, arguments
-            )
-            if all(isinstance(x, ATOMS) for x in statics.values()):
-                self._keys_of_atoms[call] = key  # with what it has learned
-        else:
-            key.take(arguments)
-        return key
-
-    def _name(self, statics: dict[int | str, Any]) -> str:
-        names: dict[int | str, str] = dict(enumerate(self._signature.parameters))
-        words = [f"{names.get(place, place)}={x!r}" for place, x in statics.items()]
+    def _name(self, statics: dict[Place, Any]) -> str:
+        given = statics.items()
+        words = [f"{self._names.get(place, place)}={x!r}" for place, x in given]
         return self.__name__ + (f"({', '.join(words)})" if words else "")
 
 
-class _Lock:
-    """For one set of arguments: two may need each other without being circular."""
+class _OfNothing:
+    """The value of a call without objects and arrays. It belongs to the function."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self._lock = threading.RLock()
+        """For one call: two may need each other without being circular."""
+        self._kept: Any = None
 
-
-class FunctionKey(CallKey):
-    """A cached function, and the arguments that are not arrays."""
-
-    def of(self, obj: object) -> str:
-        return self.attrname or ""
-
-
-@jax.tree_util.register_pytree_node_class
-class _Together:
-    """The arguments that have arrays in them, if they are several, or cannot be held
-    weakly. It is there for one call: what is kept is found by the arrays."""
-
-    __slots__ = ("__weakref__", "parts")
-
-    def __init__(self, parts: tuple[Any, ...]) -> None:
-        self.parts = parts
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
-        return self.parts, None
-
-    @classmethod
-    def tree_unflatten(cls, _: None, parts: Any) -> "_Together":
-        return cls(tuple(parts))
+    def read(self, key: CallKey) -> Any:
+        with self._lock:
+            if self._kept is not None:
+                value, template = self._kept
+                return value if template is None else template.fill(())
+            with level_of((), key.body):
+                value = key.body(Together(()))
+            if not traces_in(value):
+                self._kept = (value, template_of(value, ()))
+            return value
 
 
 def _is_static(x: Any) -> bool:
@@ -224,12 +173,12 @@ def _is_static(x: Any) -> bool:
     if isinstance(x, ATOMS):
         return True
     if (
-        isinstance(x, _ARRAYS)
+        isinstance(x, ARRAYS)
         or not is_hashable(x)
         or not is_hashable(static_identity(x))
     ):
         return False
-    return not any(isinstance(part, _ARRAYS) or is_open(part) for part in walk(x))
+    return not any(isinstance(part, ARRAYS) or is_open(part) for part in walk(x))
 
 
 def _can_have_values(x: Any) -> bool:
@@ -238,9 +187,9 @@ def _can_have_values(x: Any) -> bool:
 
 def _look_for(subject: Any) -> None:
     """From now on, look for objects of its class among the arguments of functions."""
-    if isinstance(subject, _ARRAYS) or not is_pytree(subject):
+    if isinstance(subject, ARRAYS) or not is_pytree(subject):
         return
-    if becomes_subject(type(subject)) and is_running() and traces_in(subject):
+    if becomes_subject(type(subject)) and tables.running and traces_in(subject):
         raise NewSubject
 
 

@@ -1,29 +1,22 @@
 """A method whose value is kept for each object and set of arguments."""
 
 import functools
-import inspect
 import types
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
-from weakref import WeakValueDictionary
 
 import jax
-import numpy as np
 
-from .._compat import Tracer, is_jitted
 from .._errors import UnhashableArgumentError, not_a_method, plain_name
-from .arguments import Arguments, NotKeptError
-from .body import carrying_body
+from .arguments import NotKeptError, Place
+from .calls import ARRAYS, Calls
 from .computed import CallKey
 from .fields import walk
 from .memo import Source, declare, memo_of
-from .recent import Recent
 from .values import is_hashable
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
 @overload
@@ -78,10 +71,8 @@ def cached_method(func: Any = None, /, *, maxsize: int | None = None) -> Any:
     return CachedMethod(func, maxsize)
 
 
-class CachedMethod(Source, Generic[P, R]):
+class CachedMethod(Calls, Source, Generic[P, R]):
     """What `cached_method` makes of a method."""
-
-    __wrapped__: Callable[..., R]
 
     def __init__(
         self, func: Callable[Concatenate[Any, P], R], maxsize: int | None
@@ -90,13 +81,9 @@ class CachedMethod(Source, Generic[P, R]):
             raise not_a_method(func)
         if maxsize is not None and maxsize < 1:
             raise ValueError(f"maxsize must be at least 1, not {maxsize}")
+        super().__init__(func)
         self.attrname: str | None = None
         self.maxsize = maxsize
-        self._signature = inspect.signature(func)
-        self._keys: WeakValueDictionary[Any, CallKey] = WeakValueDictionary()
-        """Kept by the values that are kept under them, and so are the arguments."""
-        self._keys_of_atoms: dict[Any, CallKey] = Recent()
-        functools.update_wrapper(self, func, updated=())
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies, and for classes that are pickled whole: without what was
@@ -126,12 +113,12 @@ class CachedMethod(Source, Generic[P, R]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, obj: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        key = self._key(obj, args, kwargs)
+        key = self._key_of_call(obj, args, kwargs)
         if key is None:
-            return self.__wrapped__(obj, *args, **kwargs)
+            return self.__wrapped__(obj, *args, **kwargs)  # type: ignore[no-any-return]
         value: R = key.read(obj)
         if self.maxsize is not None:
-            self._keep_the_last(obj, key)
+            self._keep_the_last(obj, key, self.maxsize)
         return value
 
     def keys_kept(self, obj: Any) -> list[CallKey]:
@@ -140,71 +127,47 @@ class CachedMethod(Source, Generic[P, R]):
         kept = [*memo.values, *memo.folded]
         return [k for k in kept if isinstance(k, CallKey) and k.source is self]
 
-    def _key(self, obj: Any, args: Any, kwargs: Any) -> CallKey | None:
+    def _key_of_call(self, obj: Any, args: Any, kwargs: Any) -> CallKey | None:
         call = None
         if not kwargs and _ATOMS.issuperset(map(type, args)):
             call = (args, *map(type, args))
             if call in self._keys_of_atoms:
                 return self._keys_of_atoms[call]
-        try:
-            bound = self._signature.bind(obj, *args, **kwargs)
-        except TypeError:  # when it is called, Python says best what is missing
+        statics = self._given((obj, *args), kwargs)
+        if statics is None:
             return None
-        bound.apply_defaults()
-        _, *given = bound.args
-        arguments = Arguments(dict(enumerate(given, 1)) | bound.kwargs)
-        if not all(map(_is_allowed, arguments.given.values())):
-            raise self._unhashable(obj, bound)
+        del statics[0]
+        for place, argument in statics.items():
+            has_arrays = _has_arrays(argument)
+            if has_arrays or not is_hashable(argument):
+                owner = f"{plain_name(type(obj))}.{self.attrname}"
+                name = self._names.get(place, str(place))
+                raise UnhashableArgumentError(owner, name, argument, has_arrays)
         try:
-            identity = arguments.identity()
+            key = self._key(statics, (0,), True)
         except NotKeptError:
             return None
-        if call is None and any(part is obj for part in walk(arguments.given)):
-            return None  # a value would keep its object
-        key = self._keys.get(identity)
-        if key is None:
-            key = self._keys[identity] = self._new_key(identity, arguments)
-        else:
-            key.take(arguments)
         if call is not None:
             self._keys_of_atoms[call] = key
+        elif any(part is obj for part in walk(statics)):
+            return None  # a value would keep its object
         return key
 
-    def _unhashable(self, obj: Any, bound: inspect.BoundArguments) -> Exception:
-        owner = f"{plain_name(type(obj))}.{self.attrname}"
-        _, *arguments = bound.arguments.items()
-        (name, argument), *_ = [
-            (name, x) for name, x in arguments if not _is_allowed(x)
-        ]
-        return UnhashableArgumentError(owner, name, argument, _has_arrays(argument))
-
-    def _new_key(self, identity: Any, arguments: Arguments) -> CallKey:
-        func = self.__wrapped__
-        given = arguments.given.items()
+    def _name(self, statics: dict[Place, Any]) -> str:
+        given = statics.items()
         words = [f"{k}={x!r}" if isinstance(k, str) else repr(x) for k, x in given]
-        name = f"{self.attrname}({', '.join(words)})"
+        return f"{self.attrname}({', '.join(words)})"
 
-        def body(obj: Any) -> Any:
-            return arguments.call(func, {0: obj})
-
-        carrying = carrying_body(body) if is_jitted(func) else body
-        return CallKey(self, identity, name, carrying, arguments)
-
-    def _keep_the_last(self, obj: Any, key: CallKey) -> None:
+    def _keep_the_last(self, obj: Any, key: CallKey, count: int) -> None:
         memo = memo_of(obj)
         if key in memo.values:
             memo.values[key] = memo.values.pop(key)
-        assert self.maxsize is not None
-        for old in self.keys_kept(obj)[: -self.maxsize or None]:
+        for old in self.keys_kept(obj)[:-count]:
             old.forget(obj)
 
 
-def _is_allowed(argument: Any) -> bool:
-    return is_hashable(argument) and not _has_arrays(argument)
-
-
 def _has_arrays(argument: Any) -> bool:
-    return any(isinstance(x, _ARRAYS) for x in jax.tree.leaves(argument))
+    return any(isinstance(x, ARRAYS) for x in jax.tree.leaves(argument))
 
 
 _ATOMS = {int, bool, str, bytes, type(None)}

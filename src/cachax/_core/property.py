@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
 
-from .._compat import SETTINGS, is_jitted
+from .._compat import SETTINGS
 from .._errors import check_method
 from .body import carrying_body
 from .computed import MISSING, Computed
@@ -65,8 +65,7 @@ class cached_property(Computed, Source, Generic[T_co]):
         func: Callable[[Any], T_co] = None,  # type: ignore[assignment]  # noqa: RUF013
     ) -> None:
         check_method(func)
-        body = carrying_body(func) if is_jitted(func) else func
-        super().__init__(getattr(func, "__name__", ""), body)
+        super().__init__(getattr(func, "__name__", ""), carrying_body(func, func))
         self.func = func
         self._is_pydantic = False
         self.__doc__ = func.__doc__

@@ -19,10 +19,9 @@ from .._core.fields import is_frozen, is_open, walk
 from .._core.index import Record
 from .._core.inputs import NUMBERS, Copy, Fields, Inputs, inputs_of
 from .._core.levels import UsesAxisError, not_run_here, traces_in
-from .._core.memo import NOT_PROVIDED, Key, may_have_values, memo_of
+from .._core.memo import NOT_PROVIDED, Provider, may_have_values, memo_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
-from .._core.sources import names_of
 from .._core.structure import flatten
 from .._core.uses import Uses
 from .._core.values import Form, Packed, has_hidden_arrays, pack
@@ -31,7 +30,7 @@ Slot = Any
 """The number of an object among the arguments; or, for an object in a value, the `Ask`
 of that value and the number of the object in it."""
 
-Ask = tuple[Slot, Key]
+Ask = tuple[Slot, Computed]
 """A value of the object in a slot."""
 
 
@@ -55,8 +54,6 @@ class Value:
     of other objects."""
     is_supplied: bool = False
     """Whether the user put it there: it doesn't hold for others with its arrays."""
-    own: tuple[Any, ...] = ()
-    """The arrays at these positions, which may be in the value."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
     uses: Any = None
@@ -72,10 +69,6 @@ class Value:
 
 
 Answers = dict[Ask, Value]
-
-
-STAYS_INSIDE = Packed((), Form(flatten(None)[1], 0, "inside"), (), False)
-"""Of a value that can't be an input of a program: it is computed inside."""
 
 
 class Retrace(BaseException):
@@ -162,6 +155,9 @@ class Demand:
         """What can't be an input of the program."""
         self.unstable: set[Any] = set()
         """Calls of cached methods that are left inside."""
+        self.can_be_checked = True
+        """Whether `check` is called at the end of the trace. If not, it ends when it
+        reads a value that it doesn't have."""
         self.is_last = False
         """What is missing is computed inside, whatever it costs."""
         self.computed = False
@@ -189,15 +185,15 @@ class Demand:
         trace that this call is in."""
         for slot, key in asks:
             owner = self._objects.get(slot)
-            if owner is None or not isinstance(key, Computed) or not key.was_supplied:
+            if owner is None or not key.was_supplied:
                 continue
             if key.is_supplied(owner) or memo_of(owner).provider is not None:
                 yield slot, key
 
-    def _answer(self, slot: Slot, key: Key) -> Value | None:
+    def _answer(self, slot: Slot, key: Computed) -> Value | None:
         owner = self._objects[slot]
         is_known = key.peek(owner, self) is not self
-        if not is_known and isinstance(key, Computed) and not key.can_be_computed():
+        if not is_known and not key.can_be_computed():
             return None
         self.computed |= not is_known
         try:
@@ -206,7 +202,7 @@ class Demand:
         except UsesAxisError:
             return None
         mapped = self._maps[slot] if isinstance(slot, int) else None
-        if mapped is not None and isinstance(key, Computed):
+        if mapped is not None:
             found = self._by_arrays(slot, key, mapped)
             if found is not None:
                 return found
@@ -223,28 +219,28 @@ class Demand:
         if record is None:
             return None
         uses: Uses = record.uses
-        positions = [mapped.places[i] for i in uses.positions]
-        numbers = [mapped.places[i] for i in uses.numbers]
+        places: Any = mapped.places
+        positions = tuple([places[i] for i in uses.positions])
+        numbers = [places[i] for i in uses.numbers]
         others = {i for i, _ in inputs.numbers} | inputs.writable
-        holders = [x for i, x in enumerate(mapped.places) if i not in others]
+        holders = tuple([x for i, x in enumerate(places) if i not in others])
         if None in positions or None in holders or not holders:
             return None
         inner = _inner(uses, inputs, mapped)
         if inner is None and key.was_ever_supplied():  # for a different object, maybe
             return None
-        own = uses.arrays(inputs)
-        packed = packed_of(record, owner, own, self.static_numpy) or STAYS_INSIDE
+        packed = packed_of(record, owner, uses.arrays(inputs), self.static_numpy)
+        if packed is None:
+            return None
         return Value(
             packed,
-            False,
-            tuple(i for i in positions if i is not None),
-            (*(i for i in numbers if i is not None), *mapped.statics),
-            record.statics,
-            None in numbers,
-            inner,
-            False,
-            tuple(own),
-            holders=() if positions else tuple(i for i in holders if i is not None),
+            by_object=False,
+            positions=positions,
+            numbers=(*(i for i in numbers if i is not None), *mapped.statics),
+            statics=record.statics,
+            has_static_numbers=None in numbers,
+            inner=inner,
+            holders=() if positions else holders,
             uses=uses,
         )
 
@@ -255,7 +251,7 @@ class Demand:
         for number, obj in enumerate(objects_in(value)):
             self._objects[ask, number] = obj
 
-    def sharing(self) -> list[Callable[[Key], bool]]:
+    def sharing(self) -> list[Callable[[Any], bool]]:
         """For each object: whether a value of it holds for others with its arrays."""
 
         def sharing(owner: Any) -> Callable[[Any], bool]:
@@ -264,30 +260,15 @@ class Demand:
         return [*map(sharing, self._objects.values())]
 
     def in_order(self) -> Answers:
-        """The answers by slot and by the definition of the property, not by first use:
-        so the same program is the same in every process."""
-        return {ask: self.answers[ask] for ask in sorted(self.answers, key=self._order)}
-
-    def _order(self, ask: Ask) -> Any:
-        slot, key = ask
-        path: tuple[Any, ...] = ()
-        names = names_of(type(self._objects[slot]))
-        name = (key.attrname or "").partition("(")[0]
-        number = names.index(name) if name in names else len(names)
-        while not isinstance(slot, int):
-            (slot, outer), place = slot
-            path = (f"{outer.attrname}[{place}]", *path)
-        return (slot, path, number, key.attrname)
+        """The answers by slot and by name, not by first use: so the same program is the
+        same in every process."""
+        return {ask: self.answers[ask] for ask in sorted(self.answers, key=_path)}
 
     # What follows happens in the trace.
 
     def start(self) -> None:
         self.trace = current_trace()
         self.was_traced = True
-
-    def end(self) -> None:
-        """Let go of the trace: it is over."""
-        self.trace = None
 
     def fill(
         self, asks: Sequence[Ask], values: Sequence[Any], leaves: Sequence[Any]
@@ -297,9 +278,6 @@ class Demand:
         found = {}
         for ask in asks:
             answer = self.answers[ask]
-            if answer.packed is STAYS_INSIDE:
-                found[ask] = NOT_PROVIDED
-                continue
             arrays = [next(remaining) for _ in range(answer.packed.form.holes)]
             own = [leaves[i] for i in answer.positions]
             found[ask] = answer.packed.fill(arrays, own)
@@ -313,15 +291,13 @@ class Demand:
             for number, obj in enumerate(objects_in(value)):
                 memo_of(obj).provider = self._provider((ask, number), values, obj)
 
-    def _provider(
-        self, slot: Slot, values: dict[Ask, Any], copy: Any
-    ) -> Callable[[Key], Any]:
+    def _provider(self, slot: Slot, values: dict[Ask, Any], copy: Any) -> Provider:
         """For one traced object, which the values hang on: the demand may outlive the
         trace. An object without arrays may outlive it too, so it has the value itself,
         as a constant."""
         is_constant = not traces_in(copy)
 
-        def provide(key: Key) -> Any:
+        def provide(key: Any) -> Any:
             ask = (slot, key)
             if ask in values:
                 self.asked[ask] = None
@@ -342,14 +318,13 @@ class Demand:
                 self.computed_inside[ask] = None
                 return NOT_PROVIDED
             self.asked[ask] = None
-            if answer.packed is STAYS_INSIDE:
-                return NOT_PROVIDED
+            if not self.can_be_checked:
+                raise Retrace(self, (*self.answers, ask))
             return self._stand_in(ask, answer)
 
         def is_supplied(key: Any) -> bool:
-            self.computed_inside[slot, key] = (
-                None  # if a different one has it, it counts
-            )
+            # If a different object has it, it counts.
+            self.computed_inside[slot, key] = None
             return slot in self._objects and key.is_supplied(self._objects[slot])
 
         provide.is_supplied = is_supplied  # type: ignore[attr-defined]
@@ -363,7 +338,7 @@ class Demand:
         """
         with at_trace(self.trace):
             arrays = [jax.lax.full_like(x, 0) for x in answer.packed.arrays]
-            own = [jax.lax.full_like(x, 0) for x in answer.own]
+            own = [jax.lax.full_like(self.leaves[i], 0) for i in answer.positions]
         copy = answer.packed.fill(arrays, own)
         self._note_objects_in(ask)
         for number, obj in enumerate(objects_in(copy)):
@@ -390,7 +365,7 @@ class Demand:
         self._objects.clear()
         self.answers = {}
         self.leaves = self.call = ()
-        self.outer = None
+        self.outer = self.trace = None
 
 
 def packed_of(
@@ -416,6 +391,16 @@ def packed_of(
     return found
 
 
+def _path(ask: Ask) -> list[Any]:
+    """Where a value is: of which argument, in which value of it, and its name."""
+    path: list[Any] = []
+    slot, key = ask
+    while not isinstance(slot, int):
+        path += [key.attrname, slot[1]]
+        slot, key = slot[0]
+    return [slot, key.attrname, *reversed(path)]
+
+
 def call_of(ask: Ask) -> Any:
     """The object and the method of a call, without its arguments; None if it is not
     one."""
@@ -423,14 +408,14 @@ def call_of(ask: Ask) -> Any:
     return (slot, id(key.source)) if isinstance(key, CallKey) else None
 
 
-def by_object(key: Key, owner: Any, static_numpy: bool) -> Value | None:
+def by_object(key: Computed, owner: Any, static_numpy: bool) -> Value | None:
     """A value that belongs to its object; None if it isn't there, or can't be an input
     of a program."""
     memo = memo_of(owner)
     value = key.peek(owner, memo)
     if value is memo:
         return None
-    is_supplied = isinstance(key, Computed) and key.is_supplied(owner)
+    is_supplied = key.is_supplied(owner)
     kept = memo.packed.get((key, static_numpy))
     if kept is not None and kept[0] is value and kept[1].is_supplied == is_supplied:
         found: Value = kept[1]
@@ -471,7 +456,7 @@ def objects_in(value: Any) -> list[Any]:
     return [] if layout is None else layout.objects((value,))
 
 
-def _traced_numbers(key: Key, owner: Any, value: Any) -> tuple[bool, ...] | None:
+def _traced_numbers(key: Computed, owner: Any, value: Any) -> tuple[bool, ...] | None:
     """Which leaves of a value are inputs though they are Python numbers: an object with
     numbers for leaves has them traced inside `jit`, and so is what is computed from
     them."""
@@ -479,9 +464,7 @@ def _traced_numbers(key: Key, owner: Any, value: Any) -> tuple[bool, ...] | None
         return None
     numbers = [x for x in jax.tree.leaves(owner) if type(x) in NUMBERS]
     inputs = inputs_of(owner) if numbers else None
-    if inputs is None or not isinstance(key, Computed):
-        return None
-    return key.leaves_traced(owner, inputs)
+    return None if inputs is None else key.leaves_traced(owner, inputs)
 
 
 def map_of(obj: Any, start: int) -> Map | None:

@@ -11,19 +11,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MAPS = {"vmap", "pmap", "xmap", "shard_map", "smap", "soft_pmap"}
-_DERIVATIVES = {
-    "grad",
-    "value_and_grad",
-    "jacfwd",
-    "jacrev",
-    "jacobian",
-    "hessian",
-    "jvp",
-    "vjp",
-    "linearize",
-    "custom_jvp",
-    "custom_vjp",
-}
+_DERIVATIVES = {"grad", "value_and_grad", "jacfwd", "jacrev", "jacobian", "hessian"}
+_DERIVATIVES |= {"jvp", "vjp", "linearize", "custom_jvp", "custom_vjp"}
 
 
 class Lifted:

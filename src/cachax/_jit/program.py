@@ -71,10 +71,11 @@ class Program:
         self.takes_values = any(form.holes for form in self.forms)
         weakly = weakref.ref(self)  # a cycle would wait for the garbage collector
 
-        def trace(values: Any, args: Any, kwargs: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
             program = weakly()
             if program is None:
                 raise Unprepared
+            values, args = (args[0], args[1:]) if program.takes_values else ((), args)
             try:
                 return program._run(values, args, kwargs)
             except (Retrace, NeedsConcreteNumpy):
@@ -82,13 +83,6 @@ class Program:
                 current_trace().invalidate()
                 raise
 
-        def with_values(_cached_values: Any, /, *args: Any, **kwargs: Any) -> Any:
-            return trace(_cached_values, args, kwargs)
-
-        def without_values(*args: Any, **kwargs: Any) -> Any:
-            return trace((), args, kwargs)
-
-        run = with_values if self.takes_values else without_values
         run.__name__ = run.__qualname__ = name
         _sign(run, fun(), self.takes_values)
         _place(run, fun())
@@ -149,7 +143,6 @@ class Program:
             raise
         finally:
             tables.running.remove(table)
-            demand.end()
 
     def passes_on(self, objects: Sequence[Any]) -> bool:
         """Whether it returns an argument as it is that may have a supplied value."""
@@ -164,10 +157,10 @@ def _sign(run: Any, fun: Any, takes_values: bool) -> None:
     values = inspect.Parameter("_cached_values", inspect.Parameter.POSITIONAL_ONLY)
     try:
         parameters = inspect.signature(fun).parameters.values()
-        before = [values] if takes_values else []
-        run.__signature__ = inspect.Signature([*before, *parameters])
     except (TypeError, ValueError):
-        pass
+        parameters = inspect.signature(lambda *args, **kwargs: None).parameters.values()
+    before = [values] if takes_values else []
+    run.__signature__ = inspect.Signature([*before, *parameters])
 
 
 def _place(run: Any, fun: Any) -> None:

@@ -5,38 +5,24 @@ for the old ones follow them. An object that is made inside comes out with the v
 that were computed on it there.
 """
 
-import weakref
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 import jax
 from jax.tree_util import tree_flatten
 
-from .._compat import (
-    CONCRETE,
-    Tracer,
-    has_several_devices,
-    trace_context,
-)
+from .._compat import CONCRETE, Tracer, has_several_devices, trace_context
 from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
-from .._core.function import CachedFunction
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
 from .._core.memo import memo_of
-from .._core.slots import layout_of
-from .._core.sources import names_of
+from .._core.structure import Structure, survives
 from .._core.uses import Uses
-from .._core.values import (
-    NUMPY,
-    Packed,
-    Template,
-    has_hidden_arrays,
-    pack,
-    template_of,
-)
+from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
+from .demand import objects_in
 from .paths import Reader, joined
 
 Pairs = tuple[tuple[int, int], ...]
@@ -47,10 +33,7 @@ class Brought:
     """A value that comes out with an object."""
 
     key: Computed
-    statics: Any
     packed: Packed
-    positions: tuple[int, ...]
-    """Which leaves it came from: of the arguments, or of the result."""
     is_argument: bool
     number: int
     """Which of the objects in the arguments, or in the result."""
@@ -58,70 +41,46 @@ class Brought:
     """For reports: its class and property."""
     is_supplied: bool = False
     """Whether the user put it there: it belongs to the object."""
+    leaves: tuple[int, ...] = ()
+    """Which leaves it came from, of the arguments or of the result. If it used no array
+    of an argument: those of its object."""
     is_shared: bool = True
     """Whether all objects have the same one, and not each its own dictionary."""
-    holders: tuple[int, ...] = ()
-    """If it used no array of an argument: those of its object, likewise."""
+    statics: Any = None
     uses: Any = None
     """What it used."""
-    traced: "TracedNumbers | None" = None
-    """Those that are leaves of an argument."""
+    inputs: Inputs | None = None
+    """Those of its object, without the arrays."""
+    traced: dict[int, int] = field(default_factory=dict)
+    """Python numbers that the program takes as arrays: their places among the leaves,
+    by position. (They are zeros in `inputs`.)"""
 
     def record(
-        self, contents: Sequence[index.Contents], parts: Any
+        self, contents: Sequence[index.Contents], parts: tuple[Any, Any]
     ) -> index.Record | None:
-        """Given the arrays in the value, and the numbers that were traced, if there are
-        some. None if the program took something else for numbers."""
-        arrays, statics = parts, self.statics
-        if self.traced is not None:
-            arrays, numbers = parts
-            inputs = self.traced.inputs(numbers)
-            if inputs is None:
+        """Given the arrays in the value and the numbers that were traced. None if the
+        program took something else for numbers."""
+        arrays, given = parts
+        statics = self.statics
+        if self.traced and self.inputs is not None:
+            numbers = dict(zip(self.traced, given, strict=True))
+            zeros = self.inputs.arrays
+            if any(type(x) is not type(zeros[i]) for i, x in numbers.items()):
                 return None
+            inputs = _with_numbers(self.inputs, numbers)
             self.key.learned.put(inputs, self.uses)
-            statics = self.uses.statics(inputs)
-        record = index.Record(
-            self.key,
-            contents,
-            statics,
-            self.packed.template(arrays, self.is_shared),
-            self.uses,
-        )
+            statics = statics._replace(bits=self.uses.given(inputs).bits)
+        template = self.packed.template(arrays, self.is_shared)
+        contents = contents if self.uses.positions else ()
+        record = index.Record(self.key, contents, statics, template, self.uses)
         packed = replace(self.packed, arrays=tuple(arrays))
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
         return record
 
-    def put(self, holders: Any, arrays: Any) -> None:
-        """Keep a value that used no array."""
-        template = self.packed.template(arrays, self.is_shared)
-        holders = [x for x in holders if isinstance(x, jax.Array)]
-        index.put(self.key, (), self.statics, template, self.uses, holders)
-
     def supply(self, out: Any, arrays: Any) -> None:
         """Put it on the object in the result."""
-        obj = _returned(out)[self.number]
+        obj = objects_in(out)[self.number]
         memo_of(obj).supply(self.key, self.packed.fill(arrays, ()))
-
-
-@dataclass(frozen=True, eq=False)
-class TracedNumbers:
-    """Python numbers of an object that are arrays inside a program."""
-
-    inside: Inputs
-    """What its inputs are there, without the arrays."""
-    leaves: dict[int, int]
-    """By the positions of the numbers: where they are among the leaves."""
-    types: tuple[type, ...]
-
-    def inputs(self, numbers: Sequence[Any]) -> Inputs | None:
-        """Those of the object, with these numbers, as far as it counts."""
-        if (*map(type, numbers),) != self.types:
-            return None
-        arrays = [*self.inside.arrays]
-        for position, number in zip(self.leaves, numbers, strict=True):
-            arrays[position] = number
-        kinds = [*self.inside.numbers, *zip(self.leaves, self.types, strict=True)]
-        return replace(self.inside, arrays=arrays, numbers=tuple(kinds))
 
 
 class About(int):
@@ -149,34 +108,31 @@ class About(int):
         given: Reader = entry.reader(tree)
         returned = Reader(out, None, ("out",), given.names)
         its_leaves, out_leaves = jax.tree.leaves(tree), jax.tree.leaves(out)
-        weakly = weakref.ref(entry)  # which would hold itself
-        names: dict[str, Any] = {
-            "put_later": index.put_later,
-            "in_place": _are_in_place,
-            "give_up": lambda: _compute_outside(weakly()),
-        }
+        names: dict[str, Any] = {"put_later": index.put_later, "in_place": _in_place}
         code: dict[bool, list[str]] = {True: [], False: []}
         start = 0
         for number, each in enumerate(self.brought):
             end = start + each.packed.form.holes
-            its, start = f"arrays[{start}:{end}]", end
-            values = its
-            reader = given if each.is_argument else returned
-            used = joined([*map(reader.leaf, each.positions)])
-            name = f"brought_{number}"
+            arrays, start = f"arrays[{start}:{end}]", end
+            name, its_code = f"brought_{number}", code[each.is_argument]
             if each.is_supplied:
-                names[name], its_code = each.supply, f"{name}(out, {its})"
-            elif each.holders:
-                holders = joined([*map(reader.leaf, each.holders)])
-                names[name], its_code = each.put, f"{name}({holders}, {its})"
-            else:
-                if each.traced is not None:
-                    numbers = map(reader.leaf, each.traced.leaves.values())
-                    its = f"({its}, {joined([*numbers])})"
-                names[name], its_code = each.record, f"put_later({used}, {name}, {its})"
+                names[name] = each.supply
+                its_code.append(f"{name}(out, {arrays})")
+                continue
+            names[name] = each.record
+            reader = given if each.is_argument else returned
+            leaves = [*map(reader.leaf, each.leaves)]
+            used = joined(leaves) if each.uses.positions else "()"
+            numbers = joined([*map(reader.leaf, each.traced.values())])
+            # A value that used no array stays with any of those of its object.
+            places = [used] if each.uses.positions else [f"({x},)" for x in leaves]
+            is_kept = ""
             if each.is_argument and has_several_devices():
-                its_code += f" if in_place({values}, {used}) else give_up()"
-            code[each.is_argument].append(its_code)
+                is_kept = f"in_place({arrays}, {used}, entry) and "
+            its_code += [
+                f"{is_kept}put_later({place}, {name}, ({arrays}, {numbers}))"
+                for place in places
+            ]
         follow = [
             f"hasattr({given.array(i, its_leaves)}, '_cachax') and follow("
             f"{given.array(i, its_leaves)}, {returned.array(j, out_leaves)})"
@@ -184,7 +140,7 @@ class About(int):
         ]
         # What follows an argument may be known only now.
         code_of_all = [*code[True], *follow, *code[False]]
-        self.keep = given.function(code_of_all, "out", "arrays", **names)
+        self.keep = given.function(code_of_all, "out", "arrays", "entry", **names)
 
     def take(self, result: Any, entry: Any, args: Any, kwargs: Any) -> Any:
         """What the function returned; what came with it is kept."""
@@ -195,25 +151,25 @@ class About(int):
             return out
         if self.keep is None:
             self.prepare(entry, args, kwargs, out)
-        self.keep(args, kwargs, out, arrays)
+        self.keep(args, kwargs, out, arrays, entry)
         return out
 
 
-def _are_in_place(values: list[Any], used: Sequence[Any]) -> bool:
-    """Whether values are where they would be computed outside. (Where a program
-    computes, and whether its results may be moved, depends on all of its arguments.)"""
-    if not used:
-        return not any(x._committed for x in values)
-    first, *others = used
-    for x in others + values if others else values:
-        if x._committed != first._committed or x.sharding != first.sharding:
-            return False
-    return True
-
-
-def _compute_outside(entry: Any) -> None:
-    if entry is not None:
+def _in_place(values: list[Any], used: Sequence[Any], entry: Any) -> bool:
+    """Whether values are where they would be computed outside; else, from now on, they
+    are. (Where a program computes, and whether its results may be moved, depends on all
+    of its arguments.)"""
+    if used:
+        committed, sharding = used[0]._committed, used[0].sharding
+        others = (*used, *values)
+        is_same = all(
+            x._committed == committed and x.sharding == sharding for x in others
+        )
+    else:
+        is_same = not any(x._committed for x in values)
+    if not is_same and entry is not None:
         entry.compute_outside()
+    return is_same
 
 
 def take(out: dict[Any, Any], entry: Any, args: Any, kwargs: Any) -> Any:
@@ -242,72 +198,91 @@ def bring_out(
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     origins = [id(table.origin(leaf)) for leaf in leaves]
     follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
-    brought = [
-        *_of_objects(arguments, given, table, True, types),
-        *_of_objects(_returned(out), leaves, table, False, ()),
-        *_supplied(_returned(out)),
-    ]
-    if not follows and not brought and not keep:
+    found: list[tuple[Brought, Sequence[Any]]] = []
+    for number, obj in enumerate(arguments):
+        found += _computed_on(obj, number, given, table, True, types)
+    for number, obj in enumerate(objects_in(out)):
+        found += _computed_on(obj, number, leaves, table, False, ())
+        found += _supplied_for(obj, number)
+    if not follows and not found and not keep:
         return out
-    arrays = [x for _, arrays in brought for x in arrays]
-    return {About(follows, tuple(b for b, _ in brought)): (out, arrays)}
+    arrays = [x for _, arrays in found for x in arrays]
+    return {About(follows, tuple(brought for brought, _ in found)): (out, arrays)}
 
 
 class CannotComeOutError(Exception):
     """A value of an argument was computed inside, and would be lost."""
 
 
-def _returned(out: Any) -> list[Any]:
-    layout = layout_of((out,))
-    return [] if layout is None else layout.objects((out,))
-
-
-def _of_objects(
-    objects: Sequence[Any],
+def _computed_on(
+    obj: Any,
+    number: int,
     leaves: Sequence[Any],
     table: Table,
     is_argument: bool,
     types: Sequence[type],
-) -> list[tuple[Brought, tuple[Any, ...]]]:
+) -> Iterator[tuple[Brought, Sequence[Any]]]:
+    """What was computed in this trace and holds for `obj`, with its arrays."""
+    inputs = _as_rebuilt(obj) if table.records else None
+    if inputs is None:
+        return
     places = {id(x): i for i, x in enumerate(leaves)}
-    numbers: dict[int, type] = {i: x for i, x in enumerate(types) if x in NUMBERS}
-    found = []
-    for number, obj in enumerate(objects):
-        for key, inputs, uses, value in _values_of(obj, table):
-            traced = _traced_numbers(inputs, places, numbers)
-            if traced is not None:
-                uses = _with_numbers(uses, traced.leaves)
-            used = uses.arrays(inputs)
-            holders = () if used or not is_argument or traced else inputs.arrays
-            packed = template = None
-            if (used or holders) and all(id(x) in places for x in used):
-                hides = has_hidden_arrays(value)
-                template = None if hides else template_of(value, used)
-            if template is not None and _comes_out_the_same(template):
-                shaped = (template.leaves, template.structure)
-                packed = pack(value, key.of(obj), template=shaped)
-            if template is None or packed is None or not uses.is_shareable(inputs):
-                if is_argument:
-                    raise CannotComeOutError
-            else:
-                about = Brought(
-                    key,
-                    uses.statics(inputs),
-                    replace(packed, arrays=()),  # no tracer goes out of the trace
-                    tuple(places[id(x)] for x in used),
-                    is_argument,
-                    number,
-                    key.of(obj),
-                    is_shared=template.whole is not None,
-                    holders=tuple(places[id(x)] for x in holders if id(x) in places),
-                    uses=uses,
-                    traced=traced,
-                )
-                found.append((about, packed.arrays))
-    return found
+    numbers = {id(leaves[i]): i for i, cls in enumerate(types) if cls in NUMBERS}
+    pairs = ((i, numbers.get(id(x))) for i, x in enumerate(inputs.arrays))
+    traced = {i: place for i, place in pairs if place is not None}
+    for key, its, uses, value in table.records:
+        if not holds(uses, inputs, its, table):
+            continue
+        outside = inputs
+        if traced:
+            uses = _outside(uses, traced)
+            zeros = {i: types[place]() for i, place in traced.items()}
+            outside = _with_numbers(inputs, zeros)
+        own = uses.arrays(inputs)
+        holders = own or (inputs.arrays if is_argument and not traced else [])
+        template = packed = None
+        if holders and all(id(x) in places for x in own):
+            template = None if has_hidden_arrays(value) else template_of(value, own)
+        if template is not None and not any(
+            isinstance(x, NUMPY) for x in template.leaves
+        ):
+            shaped = (template.leaves, template.structure)
+            packed = pack(value, key.of(obj), template=shaped)
+        if template is None or packed is None or not uses.is_shareable(inputs):
+            if is_argument:
+                raise CannotComeOutError
+            continue
+        brought = Brought(
+            key,
+            replace(packed, arrays=()),  # no tracer goes out of the trace
+            is_argument,
+            number,
+            key.of(obj),
+            leaves=tuple(places[id(x)] for x in holders if id(x) in places),
+            is_shared=template.whole is not None,
+            statics=uses.statics(outside),
+            uses=uses,
+            inputs=outside if traced else None,
+            traced=traced,
+        )
+        yield brought, packed.arrays
 
 
-def _with_numbers(uses: Uses, traced: Container[int]) -> Uses:
+def _as_rebuilt(obj: Any) -> Inputs | None:
+    """The inputs of `obj` as it comes out; None if they differ from those that it has,
+    because the class drops something, or a number comes out as an array."""
+    leaves, tree = tree_flatten(obj)
+    inputs = inputs_of(obj)
+    try:
+        is_same = survives(obj, Structure(tree), leaves)
+    except Exception:  # a class that looks at what it is built from
+        return None
+    if inputs is not None and inputs.numbers:
+        is_same = is_same and not any(type(x) in NUMBERS for x in leaves)
+    return inputs if is_same else None
+
+
+def _outside(uses: Uses, traced: Container[int]) -> Uses:
     """The same for an object outside, where what is traced are Python numbers."""
     numbers = {i for i in uses.positions if i in traced}
     positions = tuple(i for i in uses.positions if i not in numbers)
@@ -315,77 +290,23 @@ def _with_numbers(uses: Uses, traced: Container[int]) -> Uses:
     return replace(uses, positions=positions, numbers=read)
 
 
-def _traced_numbers(
-    inputs: Inputs, places: dict[int, int], numbers: dict[int, type]
-) -> TracedNumbers | None:
-    """Those among the inputs of an object, if there are any."""
-    at = {i: places.get(id(x)) for i, x in enumerate(inputs.arrays)}
-    leaves = {i: place for i, place in at.items() if place in numbers}
-    if not leaves:
-        return None
+def _with_numbers(inputs: Inputs, numbers: dict[int, Any]) -> Inputs:
+    """The same with these numbers in place of arrays. No tracer is in it."""
     arrays = [x if type(x) in NUMBERS else None for x in inputs.arrays]
-    types = tuple(numbers[place] for place in leaves.values())
-    return TracedNumbers(replace(inputs, arrays=arrays), leaves, types)
+    for i, number in numbers.items():
+        arrays[i] = number
+    kinds = ((i, type(x)) for i, x in enumerate(arrays) if x is not None)
+    return replace(inputs, arrays=arrays, numbers=tuple(kinds))
 
 
-def _supplied(objects: Sequence[Any]) -> list[tuple[Brought, tuple[Any, ...]]]:
-    """Values that the function itself supplied (`preset`) for objects it returns."""
-    found = []
-    for number, obj in enumerate(objects):
-        keys: Any = memo_of(obj).supplied
-        for key in keys:
-            packed = pack(key.peek(obj, None), key.of(obj))
-            if packed is not None:
-                about = Brought(
-                    key,
-                    None,
-                    replace(packed, arrays=()),
-                    (),
-                    False,
-                    number,
-                    key.of(obj),
-                    True,
-                )
-                found.append((about, packed.arrays))
-    return found
-
-
-def _values_of(obj: Any, table: Table) -> list[Any]:
-    """What was computed in this trace and holds for `obj`, as it comes out."""
-    if not table.records:
-        return []
-    try:
-        inputs = inputs_of(jax.tree.unflatten(*reversed(tree_flatten(obj))))
-        before = inputs_of(obj)
-    except Exception:  # a class that looks at what it is built from
-        return []
-    if inputs is None or before is None or inputs.exactly != before.exactly:
-        return []  # the class drops something; a number comes out as an array
-    if any(x is not y for x, y in zip(inputs.arrays, before.arrays, strict=True)):
-        return []
-    if inputs.numbers and any(type(x) in NUMBERS for x in jax.tree.leaves(obj)):
-        return []
-    names = names_of(type(obj))
-    return [
-        (key, inputs, uses, value)
-        for key, its, uses, value in table.records
-        if _belongs(key, names, obj) and holds(uses, inputs, its, table)
-    ]
-
-
-def _belongs(key: Computed, names: Sequence[str], obj: Any) -> bool:
-    source: Any = key
-    while hasattr(source, "source"):  # of a batch, of a method
-        source = source.source
-    if isinstance(source, CachedFunction):
-        return True
-    classes = type(obj).__mro__  # `super()` reads what a class overrides
-    return any(vars(cls).get(name) is source for name in names for cls in classes)
-
-
-def _comes_out_the_same(template: Template) -> bool:
-    """Not what numpy computed."""
-    return not any(isinstance(x, NUMPY) for x in template.leaves)
+def _supplied_for(obj: Any, number: int) -> Iterator[tuple[Brought, Sequence[Any]]]:
+    """Values that the function itself supplied (`preset`) for an object it returns."""
+    keys: Any = memo_of(obj).supplied
+    for key in keys:
+        packed = pack(key.peek(obj, None), key.of(obj))
+        if packed is not None:
+            empty = replace(packed, arrays=())
+            yield Brought(key, empty, False, number, key.of(obj), True), packed.arrays
 
 
 def _take_traced(
@@ -399,20 +320,17 @@ def _take_traced(
             if leaves[place] is not given[source]:  # as it is in JAX 0.4
                 table.passed[id(leaves[place])] = (leaves[place], given[source])
     remaining = iter(arrays)
-    objects = _returned(out)
+    objects = objects_in(out)
     for each in about.brought:
         its = [*islice(remaining, each.packed.form.holes)]
-        if not each.is_argument:
-            used = [leaves[i] for i in each.positions]
-            memo = memo_of(objects[each.number])
-            value = each.packed.fill(its, used)
-            if each.is_supplied:
-                memo.supply(each.key, value)
-                continue
-            memo.keep(each.key, value)
-            inputs = inputs_of(objects[each.number])
-            if table is None or inputs is None:
-                continue
-            uses = each.key.learned.get(inputs)
-            if uses is not None:
-                table.records.append((each.key, inputs, uses, value))
+        if each.is_argument:
+            continue
+        if each.is_supplied:
+            each.supply(out, its)
+            continue
+        obj = objects[each.number]
+        value = each.packed.fill(its, [leaves[i] for i in each.leaves])
+        memo_of(obj).keep(each.key, value)
+        inputs = inputs_of(obj)
+        if table is not None and inputs is not None:
+            table.records.append((each.key, inputs, each.uses, value))

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import tree_flatten_with_path
 
 from .._compat import is_jitted
 from .._core import index
-from .._core.computed import MISSING, Computed
+from .._core.computed import MISSING
 from .._core.fields import walk
 from .._core.inputs import CannotRebuildError, Copy, inputs_of
 from .._core.levels import level_of, traces_in
@@ -223,38 +224,29 @@ def _check_object(function: str, obj: object) -> None:
         raise given_a_function(function)
 
 
-def _check_shapes(obj: object, key: Key, given: Any) -> None:
+def _check_shapes(obj: object, key: Any, given: Any) -> None:
     """Compare a value with what the body returns, where JAX can trace it."""
     inputs = inputs_of(obj)
-    if inputs is None or not isinstance(key, Computed):
+    if inputs is None:
         return
-    arrays = [x for x in inputs.arrays if isinstance(x, jax.Array)]
-    body: Any = key.body
-    wanted: Any = None
 
-    def trace(traced: list[Any]) -> None:
-        nonlocal wanted
-        remaining = iter(traced)
-        mixed = [
-            next(remaining) if isinstance(x, jax.Array) else x for x in inputs.arrays
-        ]
-        value = body(Copy(obj, mixed).obj)
-        paths, structure = jax.tree_util.tree_flatten_with_path(value)
-        wanted = structure, [(path, np.shape(x)) for path, x in paths]
+    def shapes(traced: dict[int, Any]) -> Any:
+        arrays = [traced.get(i, x) for i, x in enumerate(inputs.arrays)]
+        value = key.body(Copy(obj, arrays).obj)
+        return jax.tree.map(lambda x: jnp.zeros(np.shape(x)), value)
 
+    arrays = {i: x for i, x in enumerate(inputs.arrays) if isinstance(x, jax.Array)}
     try:
-        jax.eval_shape(trace, arrays)
-        leaves, structure = jax.tree.flatten(given)
+        wanted, structure = tree_flatten_with_path(jax.eval_shape(shapes, arrays))
+        leaves, its_structure = jax.tree.flatten(given)
     except Exception:  # it needs concrete values, or an object that can't be copied
         return
-    if not is_same_tree(
-        structure, wanted[0]
-    ):  # a different kind of value: the user's choice
-        return
-    for (path, shape), leaf in zip(wanted[1], leaves, strict=True):
-        if hasattr(leaf, "shape") and leaf.shape != shape:
+    if not is_same_tree(structure, its_structure):
+        return  # a different kind of value: the user's choice
+    for (path, expected), leaf in zip(wanted, leaves, strict=True):
+        if hasattr(leaf, "shape") and leaf.shape != expected.shape:
             where = f"{key.of(obj)}{jax.tree_util.keystr(path)}"
-            raise PresetError(where, shape, leaf.shape)
+            raise PresetError(where, expected.shape, leaf.shape)
 
 
 def _copied(obj: T) -> T:

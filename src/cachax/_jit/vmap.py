@@ -15,9 +15,10 @@ from jax.custom_batching import custom_vmap
 
 from .._compat import Tracer, at_trace, current_trace, trace_of
 from .._core.computed import Computed, Table, tables
-from .._core.memo import NOT_PROVIDED, Key, Provider, memo_of
+from .._core.memo import NOT_PROVIDED, Provider, memo_of
 from .._core.slots import Layout, layout_of
-from .._core.values import Form, Packed, pack
+from .._core.structure import Structure, flatten
+from .._core.values import pack
 from .._errors import UnhashableValueError
 
 P = ParamSpec("P")
@@ -156,11 +157,9 @@ def _for_each_leaf(axes: Any, tree: Any) -> Axes:
 def _provider(owner: Any, axes: Axes, number: Any, options: dict[str, Any]) -> Provider:
     """For one example of a batch: `number` is which, and traced as it is."""
 
-    def provide(key: Key) -> Any:
+    def provide(key: Any) -> Any:
         if all(axis is None for axis in axes):
             return key.read(owner)
-        if not isinstance(key, Computed):
-            return NOT_PROVIDED
         stacked = _batch_key(key, axes, options).read(owner)
         return NOT_PROVIDED if stacked is None else stacked.of_one(number)
 
@@ -178,41 +177,41 @@ class BatchKey(Computed):
         self._options = options
 
     def _of_each(self, batch: Any) -> "_Stacked | None":
-        packed: Packed | None = None
-        same_for_all: dict[int, Any] = {}
+        found: _Stacked | None = None
 
         def of_one(tree: Any) -> list[Any]:
-            nonlocal packed
+            nonlocal found
             (one,) = tree
             value, _ = self.source.evaluate(one, None)
-            try:
-                packed = pack(value, self.source.of(one))
-            except UnhashableValueError:
-                packed = None
-            arrays = () if packed is None else packed.arrays
+            if not _can_be_stacked(value):
+                return []
+            leaves, structure = flatten(value)
             here = current_trace()
-            for i, array in enumerate(arrays):
-                if not isinstance(array, Tracer) or trace_of(array) is not here:
-                    same_for_all[i] = array
-            if packed is not None:
-                packed = replace(packed, arrays=())  # no tracer stays behind
-            return [x for i, x in enumerate(arrays) if i not in same_for_all]
+            is_stacked = [isinstance(x, Tracer) and trace_of(x) is here for x in leaves]
+            pairs = [*zip(leaves, is_stacked, strict=True)]
+            # No tracer stays behind.
+            others = tuple(None if is_stacked else x for x, is_stacked in pairs)
+            found = _Stacked(others, tuple(is_stacked), structure)
+            return [x for x, is_stacked in pairs if is_stacked]
 
         tree = (batch,)
         layout = layout_of(tree)
         assert layout is not None
         stacked = _Batch(tree, self._axes, layout).map(of_one, 0, self._options)
-        if packed is None:
+        if found is None:
             return None
         remaining = iter(stacked)
-        holes = packed.form.holes
-        is_stacked = tuple(i not in same_for_all for i in range(holes))
-        arrays = [
-            next(remaining) if is_one else same_for_all[i]
-            for i, is_one in enumerate(is_stacked)
-        ]
-        form = _Form(packed.form, packed.leaves)
-        return _Stacked(tuple(arrays), is_stacked, form)
+        pairs = zip(found.leaves, found.is_stacked, strict=True)
+        leaves = (next(remaining) if is_stacked else x for x, is_stacked in pairs)
+        return replace(found, leaves=tuple(leaves))
+
+
+def _can_be_stacked(value: Any) -> bool:
+    """Whether JAX sees all arrays in a value, and it can be an input of a program."""
+    try:
+        return pack(value, "") is not None
+    except UnhashableValueError:
+        return False
 
 
 def _batch_key(key: Computed, axes: Axes, options: dict[str, Any]) -> BatchKey:
@@ -224,47 +223,31 @@ def _batch_key(key: Computed, axes: Axes, options: dict[str, Any]) -> BatchKey:
     return found  # type: ignore[no-any-return]
 
 
-class _Form:
-    """The static part of the values of a batch."""
-
-    def __init__(self, form: Form, leaves: Sequence[Any]) -> None:
-        self._form = form
-        self._leaves = leaves
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Form) and self._form == other._form
-
-    def __hash__(self) -> int:
-        return hash(self._form)
-
-    def fill(self, arrays: Sequence[Any]) -> Any:
-        return Packed((), self._form, tuple(self._leaves), False).fill(arrays, ())
-
-
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True, eq=False)
 class _Stacked:
-    """The values of all examples: arrays with one more axis in front (except those
-    that are the same for all), and one form."""
+    """The values of all examples."""
 
-    arrays: tuple[Any, ...]
+    leaves: tuple[Any, ...]
+    """Those of one, where arrays have one more axis in front."""
     is_stacked: tuple[bool, ...]
-    form: _Form
+    """Which they are: others are the same for all examples."""
+    structure: Structure
 
     def of_one(self, number: Any) -> Any:
         """The value of the example with this number, which is mapped."""
-        pairs = zip(self.arrays, self.is_stacked, strict=True)
+        pairs = zip(self.leaves, self.is_stacked, strict=True)
         with at_trace(trace_of(number)):
-            return self.form.fill(
+            return self.structure.unflatten(
                 [_unstacked(x, number) if is_stacked else x for x, is_stacked in pairs]
             )
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
-        return self.arrays, (self.is_stacked, self.form)
+        return self.leaves, (self.is_stacked, self.structure)
 
     @classmethod
-    def tree_unflatten(cls, about: Any, arrays: Sequence[Any]) -> "_Stacked":
-        return cls(tuple(arrays), *about)
+    def tree_unflatten(cls, about: Any, leaves: Sequence[Any]) -> "_Stacked":
+        return cls(tuple(leaves), *about)
 
 
 def _unstacked(stacked: Any, number: Any) -> Any:
