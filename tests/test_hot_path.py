@@ -447,4 +447,4 @@ def test_new_objects_whose_values_are_not_computed_inside() -> None:
     """Nothing is learned again in each call, but the value is computed."""
     fun = cachax.jit(lambda o: o.y * o.total)
     counts = counted(lambda: fun(Cached(np.ones(2, np.float32), ONES)))
-    assert counts["functions"] <= 450
+    assert counts["functions"] <= 650

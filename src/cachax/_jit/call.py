@@ -23,9 +23,7 @@ import jax
 from jax.tree_util import tree_flatten
 
 from .._compat import (
-    CONCRETE,
     Tracer,
-    current_trace,
     forget_failed_traces,
     jit_is_disabled,
     places_of,
@@ -115,7 +113,7 @@ class Function:
         """What a call takes that is unlike the last one, with its entry; None if its
         values are not known."""
         try:
-            entry: Any = self._likely[self._look(args, kwargs)]
+            entry = self._likely[self._look(args, kwargs)]
             if entry is None:
                 entry = self._entries[self._key(args, kwargs)[0]]
         except Exception:  # there was none like it, or JAX says best what is wrong
@@ -125,10 +123,9 @@ class Function:
                 return entry, entry.find(args, kwargs)
         except Exception:  # it can't be read as the last one was
             pass
-        try:
-            return entry, None if entry.mistaken else entry.plan.known(args, kwargs)
-        except Exception:
+        if entry.plan.by_object or entry.mistaken:
             return None, None
+        return entry, entry.plan.look_up(args, kwargs)
 
     def _key(self, args: Any, kwargs: Any) -> tuple[Any, Call]:
         """What the entry of a call is found by, and the call."""
@@ -190,14 +187,13 @@ class Function:
                 kind = (len(tree[0]), entry.is_global)
                 entry = self._without_objects.setdefault(kind, entry)
             self._entries[key] = entry
-        if _was_mistaken(self.expected, entry):
-            self._is_mixed = True
         likely = self._likely.get(look, entry)
-        is_clear = likely is not None and not _was_mistaken(likely, entry)
-        self._likely[look] = entry if is_clear else None
-        for other in (self.expected, likely):
-            if other is not None and other is not entry:
-                other.mistaken = False
+        others = {self.expected, likely} - {None, entry}
+        wrong = {x for x in others if x is not None and x.mistaken}
+        for each in wrong:
+            each.mistaken = False
+        self._likely[look] = None if likely in {None, *wrong} else entry
+        self._is_mixed |= bool(wrong)
         self.expected = None if self._is_mixed else entry
         return entry
 
@@ -205,40 +201,24 @@ class Function:
         """With values that are known for these arguments, or that are computed."""
         tree, leaves, args, kwargs = call
         plan = entry.plan
-        ready = None if entry.mistaken else plan.ready.get(plan.key(args, kwargs))
-        if ready is not None and plan.is_supplied(args, kwargs):
-            ready = None
-        values = None if ready is None else ready.values
-        is_apart = not (plan.by_object and self.options.donates)
-        has_program = is_apart and not entry.mistaken
-        may_compute = has_program and current_trace() is CONCRETE
-        if values is None and has_program:
-            is_likely_new = may_compute and plan.by_object
-            values = plan.compute(call) if is_likely_new else plan.look_up(args, kwargs)
-        if values is None:
+        ready = None if entry.mistaken else plan.get(args, kwargs)
+        if ready is None:
             out = self._call_computing_inside(entry, call)
             if out is not UNKNOWN:
                 return out
-            if may_compute:
-                values = plan.compute(call)
-                entry.new_calls += values is not None
-        if values is not None:
-            program = plan.program if ready is None else ready.program
-            try:
-                out = entry.launch(program, values, args, kwargs)
-            except Unprepared:
-                forget_failed_traces(program.call)
-                entry.mistaken = True
-            else:
-                if ready is None:
-                    plan.keep(args, kwargs, values)
-                if plan.by_object:
-                    _pass_on_supplied(program, entry.objects(tree), leaves, out)
-                self.took(entry, tree, program.asks)
-                return out
-        return self._call_learning(entry, entry.objects(tree), call)
+            return self._call_learning(entry, call)
+        try:
+            out = entry.launch(ready.program, ready.values, args, kwargs)
+        except Unprepared:
+            forget_failed_traces(ready.program.call)
+            entry.mistaken = True
+            return self._call_learning(entry, call)
+        if plan.by_object:
+            _pass_on_supplied(ready.program, entry.objects(tree), leaves, out)
+        self.took(entry, tree, ready.program.asks)
+        return out
 
-    def _call_learning(self, entry: Entry, objects: list[Any], call: Call) -> Any:
+    def _call_learning(self, entry: Entry, call: Call) -> Any:
         """With values that are to be computed, or a function to be traced."""
         tree, leaves, args, kwargs = call
         signature = signature_of(leaves)
@@ -249,17 +229,12 @@ class Function:
         tries_left = _TRIES
         computed = traced = False
         while True:
-            demand = Demand(objects, entry.maps, leaves, entry.static_numpy)
-            demand.call = (args, kwargs)
+            demand = self._demand(entry, call)
             demand.gather(course.asks(demand.answers) if asks is None else iter(asks))
             demand.gather(demand.supplied(entry.inside_asks))
             demand.is_last = tries_left == 0
             demand.unstable = unstable
-            answers, order = demand.in_order(), [*demand.answers]
-            program = self._program(entry, answers, args)
-            values = [x for answer in answers.values() for x in answer.packed.arrays]
-            if self.options.donates:
-                values = _apart_from(leaves, values)
+            answers, program, values = self._program(entry, demand, args)
             try:
                 with _tracing(program, demand):
                     out = entry.launch(program, values, args, kwargs)
@@ -268,9 +243,8 @@ class Function:
                 if retrace.demand is not demand:  # the end of a trace further out
                     raise
                 forget_failed_traces(program.call)
-                asks = retrace.asks
-                unstable |= _replaced(answers, asks)
-                asks = [ask for ask in asks if call_of(ask) not in unstable]
+                unstable |= _replaced(answers, retrace.asks)
+                asks = [ask for ask in retrace.asks if call_of(ask) not in unstable]
             except NeedsConcreteNumpy:
                 entry.static_numpy = True
                 asks = [*answers]
@@ -282,16 +256,17 @@ class Function:
             tries_left -= known.issuperset(asks)
             known.update(asks)
         if traced:
-            entry.courses.setdefault(signature, Course()).learn(
-                answers, [*demand.asked]
-            )
+            course = entry.courses.setdefault(signature, Course())
+            course.learn(answers, [*demand.asked])
         entry.new_calls += computed
-        is_traced = any(isinstance(x, Tracer) for x in leaves)
-        if not is_traced or all(_is_concrete(x, leaves) for x in answers.values()):
-            reliable = program if self._keeps_programs else None
-            plan = entry.note(answers, reliable, traced, call, order)
-            plan.keep(args, kwargs, values)
-        _pass_on_supplied(program, objects, leaves, out)
+        is_planned = program is entry.plan.program and not (traced or entry.mistaken)
+        if not is_planned or entry.plan.look_up(args, kwargs) is None:
+            is_concrete = not any(isinstance(x, Tracer) for x in leaves)
+            if is_concrete or all(_is_concrete(x, leaves) for x in answers.values()):
+                reliable = program if self._keeps_programs else None
+                plan = entry.note(answers, reliable, traced, call)
+                plan.keep(args, kwargs, values)
+        _pass_on_supplied(program, entry.objects(tree), leaves, out)
         self.took(entry, tree, program.asks)
         return out
 
@@ -299,18 +274,20 @@ class Function:
         """Which values a call took, and whether it computed the others inside. Does
         nothing; reports wrap it."""
 
+    def _demand(self, entry: Entry, call: Call) -> Demand:
+        objects = entry.objects(call.tree)
+        demand = Demand(objects, entry.maps, call.leaves, entry.static_numpy)
+        demand.call = (call.args, call.kwargs)
+        return demand
+
     def _program(
-        self, entry: Entry, answers: Answers, args: Any, inside: Any = None
-    ) -> Program:
-        """With `inside`, one that computes values itself, for leaves of these types."""
-        key = (
-            settings(),
-            inside,
-            *(
-                (ask, x.packed.form, x.looks, x.is_supplied)
-                for ask, x in answers.items()
-            ),
-        )
+        self, entry: Entry, demand: Demand, args: Any, inside: Any = None
+    ) -> tuple[Answers, Program, list[Any]]:
+        """What was gathered, the program that takes it, and the arrays in it. With
+        `inside`, the program computes values itself, for leaves of these types."""
+        answers = demand.in_order()
+        looks = [(a, x.packed.form, x.looks, x.is_supplied) for a, x in answers.items()]
+        key = (settings(), inside, *looks)
         program: Program | None = entry.programs.get(key)
         if program is None:
             program = entry.programs[key] = Program(
@@ -324,57 +301,41 @@ class Function:
                 self._brings,
                 inside is not None,
             )
-        return program
+        values = [x for answer in answers.values() for x in answer.packed.arrays]
+        if self.options.donates:
+            values = _apart_from(demand.leaves, values)
+        return answers, program, values
 
     def _call_computing_inside(self, entry: Entry, call: Call) -> Any:
         """For arrays that are new at every call: to compute their values beforehand
         would launch a program for each. UNKNOWN if it is not such a call."""
-        if entry.new_calls < _MANY_NEW or entry.inside is UNKNOWN:
+        if entry.new_calls < _MANY_NEW or not entry.may_compute_inside:
             return UNKNOWN
-        is_alone = entry.lock.acquire(timeout=1)  # it may wait for this thread
-        try:
-            return self._compute_inside(entry, call)
-        finally:
-            if is_alone:
-                entry.lock.release()
-
-    def _compute_inside(self, entry: Entry, call: Call) -> Any:
-        tree, leaves, args, kwargs = call
-        objects = entry.objects(tree)
-        new = new_in_call(entry, objects, call)
-        if new is None:
-            return UNKNOWN
-        demand = Demand(objects, entry.maps, leaves, entry.static_numpy)
-        demand.call = (args, kwargs)
-        demand.gather(iter(new.known))
-        demand.is_last = True
-        answers = demand.in_order()
-        if any(answer.by_object for answer in answers.values()):
-            return UNKNOWN
-        types = tuple(new.types.items())
-        entry.inside = program = self._program(entry, answers, args, types)
-        values = [x for answer in answers.values() for x in answer.packed.arrays]
-        if self.options.donates:
-            values = _apart_from(leaves, values)
-        try:
-            with _tracing(program, demand):
-                out = entry.launch(program, values, args, kwargs)
-        except Exception as error:
-            if demand.failed_with != id(error):  # while it ran
-                raise
-            entry.compute_outside()  # it needs concrete values
-            return UNKNOWN
-        finally:
-            demand.settle()
-        if entry.inside is not UNKNOWN:
-            entry.note_inside(answers, program, values, new, call)
-        self.took(entry, tree, program.asks, True)
-        return out
-
-
-def _was_mistaken(tried: Entry | None, entry: Entry) -> bool:
-    """Whether a call was first tried with the program of a different entry."""
-    return tried is not None and tried is not entry and tried.mistaken
+        with entry.one_thread():
+            new = new_in_call(entry, call)
+            if new is None:
+                return UNKNOWN
+            demand = self._demand(entry, call)
+            demand.gather(iter(new.known))
+            demand.is_last = True
+            types = tuple(new.types.items())
+            answers, program, values = self._program(entry, demand, call.args, types)
+            if any(answer.by_object for answer in answers.values()):
+                return UNKNOWN
+            try:
+                with _tracing(program, demand):
+                    out = entry.launch(program, values, call.args, call.kwargs)
+            except Exception as error:
+                if demand.failed_with != id(error):  # while it ran
+                    raise
+                entry.compute_outside()  # it needs concrete values
+                return UNKNOWN
+            finally:
+                demand.settle()
+            if entry.may_compute_inside:
+                entry.note_inside(answers, program, values, new, call)
+            self.took(entry, call.tree, program.asks, True)
+            return out
 
 
 def _replaced(answers: Answers, asks: Sequence[Ask]) -> set[Any]:
@@ -385,7 +346,7 @@ def _replaced(answers: Answers, asks: Sequence[Ask]) -> set[Any]:
     return (old & new) - {None}
 
 
-def _apart_from(leaves: list[Any], values: list[Any]) -> list[Any]:
+def _apart_from(leaves: Sequence[Any], values: list[Any]) -> list[Any]:
     """Values without the arrays of the arguments, and not in their memory: that is
     going to be donated."""
     own = {place for leaf in leaves for place in places_of(leaf)}

@@ -15,16 +15,17 @@ import numpy as np
 
 from .._compat import Trace, as_in_a_program, at_trace, current_trace
 from .._core.computed import CallKey, Computed
-from .._core.fields import is_frozen, is_open, walk
+from .._core.fields import is_open, walk
 from .._core.index import Record
-from .._core.inputs import NUMBERS, Copy, Fields, Inputs, inputs_of
+from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import UsesAxisError, not_run_here, traces_in
-from .._core.memo import NOT_PROVIDED, Provider, may_have_values, memo_of
+from .._core.memo import NOT_PROVIDED, Provider, memo_of
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.structure import flatten
 from .._core.uses import Uses
 from .._core.values import Form, Packed, has_hidden_arrays, pack
+from .paths import Map
 
 Slot = Any
 """The number of an object among the arguments; or, for an object in a value, the `Ask`
@@ -113,25 +114,6 @@ class Course:
             yield course.ask
             answer = answers.get(course.ask)
             course = None if answer is None else course.after.get(answer.packed.form)
-
-
-@dataclass(frozen=True, slots=True)
-class Map:
-    """For each array of an object, its place among the leaves."""
-
-    places: list[int | None]
-    """None for a number that is a static part."""
-    statics: tuple[int, ...]
-    """Which of the leaves are static parts."""
-    fields: tuple[Any, ...]
-    """The classes, the names of their fields and the places of arrays it is for."""
-
-    def fits(self, inputs: Inputs) -> bool:
-        return self.fields == _fields(inputs)
-
-
-def _fields(inputs: Inputs) -> tuple[Any, ...]:
-    return (*(x for x in inputs.statics if type(x) is Fields), *inputs.places)
 
 
 class Demand:
@@ -465,79 +447,3 @@ def _traced_numbers(key: Computed, owner: Any, value: Any) -> tuple[bool, ...] |
     numbers = [x for x in jax.tree.leaves(owner) if type(x) in NUMBERS]
     inputs = inputs_of(owner) if numbers else None
     return None if inputs is None else key.leaves_traced(owner, inputs)
-
-
-def map_of(obj: Any, start: int) -> Map | None:
-    """Where the arrays of `obj` are among leaves that begin with number `start`.
-
-    Found by flattening copies with marks in place of its parts, so that one array in
-    two fields makes no difference. None if the class drops or makes something when it
-    is flattened.
-    """
-    inputs = inputs_of(obj)
-    if inputs is None:
-        return None
-    numbers = {i for i, _ in inputs.numbers}
-    arrays = [x if i in numbers else _Mark() for i, x in enumerate(inputs.arrays)]
-    structure: Any
-    try:
-        copy = _marked(obj, arrays)
-        leaves, structure = jax.tree.flatten(copy.obj)
-    except Exception:  # whatever the class's own code does with a mark
-        return None
-    found = {id(x): place for place, x in enumerate(leaves) if type(x) is _Mark}
-    places: list[int | None] = [found.get(id(x)) for x in arrays]
-    if any(places[i] is None for i in range(len(arrays)) if i not in numbers):
-        return None
-
-    def place_of(mark: Any, arrays: Any, instead: Any = None) -> int | None:
-        """Where a part is among the leaves; None if it is in the structure."""
-        try:
-            copy = _marked(obj, arrays, instead)
-            leaves, changed = jax.tree.flatten(copy.obj)
-        except Exception:  # the class makes use of this part
-            return None
-        for place, leaf in enumerate(leaves):
-            if leaf is mark and changed == structure:
-                return place
-        if changed == structure:
-            raise _IsDroppedError
-        return None
-
-    try:
-        for i in numbers:
-            mark = _Mark()
-            places[i] = place_of(mark, [*arrays[:i], mark, *arrays[i + 1 :]])
-        marks = [_Mark() for _ in range(copy.statics)]
-        statics = [place_of(x, arrays, (n, x)) for n, x in enumerate(marks)]
-    except _IsDroppedError:
-        return None
-    static_leaves = [i for i in statics if i is not None]
-    if {*places, *static_leaves} - {None} != {*range(len(leaves))}:
-        return None
-    return Map(
-        [None if i is None else start + i for i in places],
-        tuple(start + i for i in static_leaves),
-        _fields(inputs),
-    )
-
-
-def _marked(obj: Any, marks: Any, instead: Any = None) -> Copy:
-    copy = Copy(obj, marks, instead=instead)
-    for new, _ in copy.originals.values():  # a class may read a value to be flattened
-        if may_have_values(type(new)) and type(new).__weakrefoffset__:
-            memo_of(new).provider = lambda key: _Mark()
-    return copy
-
-
-def may_get_fields(obj: Any) -> bool:
-    """Whether an object can get a field that is not in its tree structure."""
-    return bool(type(obj).__dictoffset__) and not is_frozen(type(obj))
-
-
-class _Mark:
-    """In place of a part, to see where it comes out."""
-
-
-class _IsDroppedError(Exception):
-    """A part is neither a leaf nor in the tree structure."""

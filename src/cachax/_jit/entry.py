@@ -2,14 +2,16 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 from jax.tree_util import tree_flatten
 
-from .._compat import CONCRETE, has_processes, settings, trace_context
+from .._compat import CONCRETE, settings, trace_context
 from .._core import index
+from .._core.fields import is_frozen
 from .._core.inputs import double
 from .._core.memo import (
     contents_of_object,
@@ -20,11 +22,11 @@ from .._core.memo import (
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.spread import are_global
-from .demand import Answers, Ask, Course, Map, Slot, map_of, may_get_fields, objects_in
-from .inside import UNKNOWN, New
+from .demand import Answers, Ask, Course, Slot, objects_in
+from .inside import New, is_new_code
 from .options import Options
-from .paths import Reader, joined
-from .plan import Call, Plan, Read, bits, identity, nothing, signature_of
+from .paths import Map, Reader, map_of
+from .plan import Call, Plan, Read, bits, identity, plan_for, signature_of
 from .results import take
 
 
@@ -48,7 +50,7 @@ class Entry:
             self.spans = self.layout.spans(tree)
             pairs = zip(objects, self.spans, strict=True)
             self.maps = [map_of(obj, span.start) for obj, span in pairs]
-            self.is_open = [may_get_fields(obj) for obj in objects]
+            self.is_open = [_may_get_fields(type(x)) for x in objects]
         self._reader: Reader | None = None
         self.courses: dict[Any, Course] = Recent()
         self.programs: dict[Any, Any] = Recent(64)
@@ -65,14 +67,8 @@ class Entry:
         """What can't be an input, unless the user supplies a value that can."""
         self.new_calls = 0
         """For which values had to be computed."""
-        self.lock = threading.RLock()
-        """While one thread computes values of new arrays, the others wait."""
-        self.new = New()
-        """What was, when a program computed values inside."""
-        self.is_new: Read = nothing
-        """Whether it is."""
-        self.inside: Any = None
-        """A program that computes the values itself."""
+        self._lock = threading.RLock()
+        self.may_compute_inside = True
 
     # How to read the arguments.
 
@@ -88,12 +84,16 @@ class Entry:
                 return [] if layout is None else layout.objects(tree)
 
             names = {
+                "are_global": are_global,
                 "bits": bits,
+                "concrete": CONCRETE,
                 "contents_of": contents_of_object,
                 "double": double,
                 "follow": index.follow,
                 "has_preset": has_preset,
+                "here": trace_context,
                 "identity": identity,
+                "object_in": _object_in,
                 "settings": settings,
                 "supplied_on": supplied_on,
                 "whole": int.__pos__,
@@ -103,21 +103,14 @@ class Entry:
             self._reader = Reader(tree, layout, arguments, names, leaves, objects)
         return self._reader
 
-    def reading_object(self, slot: Slot, tree: Any) -> Read:
-        """A function that finds the object of a slot."""
+    def object(self, slot: Slot, tree: Any) -> str:
+        """The expression for the object of a slot."""
         reader = self.reader(tree)
         if isinstance(slot, int):
-            return reader.function(reader.object(slot))
+            return reader.object(slot)
         (outer, key), number = slot  # in a value
-        read = self.reading_object(outer, tree)
-
-        def object_in(args: Any, kwargs: Any) -> Any:
-            value = key.read(read(args, kwargs))
-            if number == 0 and may_have_values(type(value)):
-                return value
-            return objects_in(value)[number]
-
-        return object_in
+        owner = self.object(outer, tree)
+        return f"object_in({reader.constant(key)}, {owner}, {number})"
 
     def launch(self, program: Any, values: Any, args: Any, kwargs: Any) -> Any:
         """Run a program with these values, traced and compiled first if need be.
@@ -135,29 +128,13 @@ class Entry:
     # What calls take.
 
     def note(
-        self,
-        answers: Answers,
-        program: Any,
-        was_traced: bool,
-        call: Call,
-        order: Iterable[Ask],
+        self, answers: Answers, program: Any, was_traced: bool, call: Call
     ) -> Plan:
-        """What a call used, in which order, and which program it took."""
-        may_have_more = any(key.was_supplied for _, key in self.inside_asks)
-        passes_on = program is not None and program.passes_on(self.objects(call.tree))
+        """What a call used, and which program it took."""
         if self.mistaken and not was_traced:  # there was a program, and not that one
             self.by_signature = True
         self.mistaken = False
-        plan = Plan()
-        owned = {ask: x for ask, x in answers.items() if x.by_object}
-        plan.by_object = bool(owned) or may_have_more or passes_on
-        plan.has_key = not (may_have_more or passes_on)
-        plan.has_key &= all(value.is_fixed for value in owned.values())
-        if plan.has_key:
-            plan.owners = tuple(dict.fromkeys(slot for slot, _ in owned))
-        plan.program = None if may_have_more else program
-        plan.find_by(self, call, answers, self.plan, order=order)
-        self.plan = plan
+        self.plan = plan = plan_for(self, call, answers, program, self.plan)
         self._set_find(call)
         return plan
 
@@ -166,78 +143,71 @@ class Entry:
     ) -> None:
         """A call took a program that computes values itself, because something was new.
         Otherwise calls take what is planned."""
-        inside = Plan()
-        inside.program, inside.typed = program, [*new.types]
-        inside.find_by(self, call, answers, self.inside_plan, new.leaves)
-        inside.keep(call.args, call.kwargs, values)
-        self.inside_plan, self.new = inside, new
+        plan = plan_for(self, call, answers, program, self.inside_plan, new)
+        self.inside_plan = plan
         self._set_find(call)
-        ready = inside.ready.get(inside.key(call.args, call.kwargs))
+        ready = plan.keep(call.args, call.kwargs, values)
         if ready is not None:
-            ready.call = self._one_thread(ready.call)
+            code = is_new_code(self, self.plan, plan.new_leaves, call)
+            is_new = self.reader(call.tree).function(code)
+            ready.call = self._in_one_thread(ready.call, is_new)
 
     def _set_find(self, call: Call) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
-        plan, inside, reader = self.plan, self.inside_plan, self._reader
-        new = self.new
-        if reader is None or not new.leaves or plan.by_object:
-            self.find = plan.find  # (an object that has its own value is not new)
-            return
-        leaves = [*map(reader.leaf, new.leaves)]
-        arrays = [reader.array(i, call.leaves) for i in new.leaves]
-        conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
-        if plan.supplied_code != "False":
-            conditions.append(f"not ({plan.supplied_code})")
-        conditions.append("here.trace is concrete")
-        if has_processes():
-            conditions.append(f"are_global({joined(leaves)}) is {self.is_global}")
-        arrays_of: dict[Any, dict[Any, str]] = {}
-        for need in plan.needs:
-            if not {*need.positions}.isdisjoint(new.leaves):
-                for key, places in need.reads:
-                    ids = [f"id({reader.leaf(i)})" for i in places]
-                    arrays_of.setdefault(key, {})[need.ask[0]] = joined(ids)
-        for each in arrays_of.values():  # inside, one object in two places is two
-            if len(each) > 1:
-                codes = ", ".join(each.values())
-                conditions.append(f"len({{{codes}}}) == {len(each)}")
-        is_new = " and ".join(conditions)
-        names = {"here": trace_context, "concrete": CONCRETE, "are_global": are_global}
-        self.is_new = reader.function(is_new, **names)
-        self.find = reader.function(
-            f"ready_inside[{inside.find_code}] if {is_new} "
-            f"else ready[{plan.find_code}]",
-            ready_inside=inside.ready,
-            ready=plan.ready,
-            **names,
-            **plan.names,
-        )
+        plan, inside = self.plan, self.inside_plan
+        self.find = plan.find
+        if inside.new_leaves and not plan.by_object:
+            # (An object that has its own value is not new.)
+            is_new = is_new_code(self, plan, inside.new_leaves, call)
+            code = f"inside[{inside.key_code}] if {is_new} else ready[{plan.key_code}]"
+            reader = self.reader(call.tree)
+            self.find = reader.function(code, inside=inside.ready, ready=plan.ready)
 
     def compute_outside(self) -> None:
         """From now on, no program computes values itself."""
-        self.inside, self.new = UNKNOWN, New()
+        self.may_compute_inside, self.inside_plan = False, Plan()
         self.find = self.plan.find
 
-    def _one_thread(self, launch: Callable[..., Any]) -> Callable[..., Any]:
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """While one thread computes values of new arrays, the others wait, unless the
+        one waits for them."""
+        is_alone = self._lock.acquire(timeout=1)
+        try:
+            yield
+        finally:
+            if is_alone:
+                self._lock.release()
+
+    def _in_one_thread(self, launch: Callable[..., Any], is_new: Read) -> Any:
         """A program for new arrays: of threads that call it with the same ones, the
         first computes the value."""
-        is_new, lock = self.is_new, self.lock
         weakly = weakref.ref(self)  # which has what is ready
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if threading.active_count() == 1:
                 return launch(*args, **kwargs)
-            is_alone = lock.acquire(timeout=1)  # it may wait for this thread
-            try:
+            entry: Any = weakly()
+            with entry.one_thread():
                 if not is_new(args, kwargs):
                     raise NoLongerNew
                 out = launch(*args, **kwargs)
-                return take(out, weakly(), args, kwargs) if type(out) is dict else out
-            finally:
-                if is_alone:
-                    lock.release()
+                return take(out, entry, args, kwargs) if type(out) is dict else out
 
         return call
+
+
+def _may_get_fields(cls: type) -> bool:
+    """Whether an object can get a field that is not in its tree structure."""
+    return bool(cls.__dictoffset__) and not is_frozen(cls)
+
+
+def _object_in(key: Any, owner: Any, number: int) -> Any:
+    """One of the objects in a value."""
+    value = key.read(owner)
+    if number == 0 and may_have_values(type(value)):
+        return value
+    return objects_in(value)[number]
 
 
 class NoLongerNew(BaseException):

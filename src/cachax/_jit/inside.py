@@ -14,6 +14,7 @@ from .._compat import (
     CONCRETE,
     Tracer,
     current_trace,
+    has_processes,
     has_several_devices,
     is_placed_like,
     tracing_is_forbidden,
@@ -22,7 +23,8 @@ from .._core import index
 from .._core.inputs import NUMBERS
 from .._core.memo import keys_of, memo_of
 from .demand import Ask, objects_in
-from .plan import Call
+from .paths import joined
+from .plan import Call, Plan
 
 UNKNOWN: Any = object()
 
@@ -41,61 +43,81 @@ class New:
     same, and so are arrays of JAX and of numpy."""
 
 
-def new_in_call(entry: Any, objects: list[Any], call: Call) -> New | None:
+def new_in_call(entry: Any, call: Call) -> New | None:
     """None if a program can't compute the values that are new, or none is."""
     plan, leaves = entry.plan, call.leaves  # another thread may replace the plan
     needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
-    if not needs or any(need.owner is not None for need in needs):
+    if not needs or any(need.value.by_object for need in needs):
         return None  # a value that belongs to its object has to be known
-    if current_trace() is not CONCRETE:
+    if current_trace() is not CONCRETE or tracing_is_forbidden():
         return None
-    if entry.inside is None and (
-        tracing_is_forbidden()
-        or any(need.statics and need.statics.orders for need in needs)  # JAX sorts keys
-        or any(isinstance(x, Tracer) for x in leaves)
-    ):
+    if any(need.value.statics.orders for need in needs):  # JAX sorts keys
         return None
-    if plan.is_supplied(call.args, call.kwargs):
+    if any(isinstance(x, Tracer) for x in leaves):
         return None
-    new = New()
-    computed: dict[Any, int] = {}
+    objects = entry.objects(call.tree)
+    new, places = New(), set[int]()
     for need in needs:
         slot, key = need.ask
         owner, span = objects[slot], range(len(leaves))[entry.spans[slot]]
         if key.is_known(owner):
             new.known[need.ask] = None
             continue
+        if not need.has_same_kinds(call.args, call.kwargs):
+            return None
         others = [leaves[i] for i in span if not isinstance(leaves[i], jax.Array)]
         if others and not (
-            need.positions
+            need.value.positions
             and all(type(x) in NUMBERS for x in others)
             and key.computes_alike(owner)
         ):
             return None
-        places = need.positions or need.holders
-        arrays = [i for i in places if isinstance(leaves[i], jax.Array)]
+        arrays = [i for i in need.places if isinstance(leaves[i], jax.Array)]
         its = [i for i in arrays if index.is_new(leaves[i])]
         if not its:  # the next call can't tell
             return None
         new.leaves.update(dict.fromkeys(its))
-        new.types |= {i: type(leaves[i]) for i in span}
-        if need.inner is None:  # it may read any value of the objects inside
+        places.update(span)
+        if need.value.inner is None:  # it may read any value of the objects inside
             known = _known_inside(entry, objects, leaves, slot)
         else:
-            reads = (inner for inner, _ in need.inner)
+            reads = (inner for inner, _ in need.value.inner)
             keys = (x for x in reads if x.is_known(owner))
             known = ((slot, x) for x in keys)
         new.known |= dict.fromkeys(known)
-        for each, places in need.reads:
-            same = (each, *(id(leaves[i]) for i in places))
-            if computed.setdefault(same, slot) != slot:
-                return None  # one object in two places: inside, it is two
     if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
         return None  # which a program that computes values does not take
     if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
         return None
-    new.types = {i: cls for i, cls in new.types.items() if i not in new.leaves}
-    return new
+    new.types = {i: type(leaves[i]) for i in sorted(places.difference(new.leaves))}
+    code = is_new_code(entry, plan, new.leaves, call)
+    is_new = entry.reader(call.tree).function(code)
+    return new if is_new(call.args, call.kwargs) else None
+
+
+def is_new_code(entry: Any, plan: Plan, new: Iterable[int], call: Call) -> str:
+    """The condition for a call to take a program that computes values inside: these
+    leaves are new, and the user stored no value on an object."""
+    reader, new = entry.reader(call.tree), [*new]
+    arrays = [reader.array(i, call.leaves) for i in new]
+    conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
+    if plan.supplied_code != "False":
+        conditions.append(f"not ({plan.supplied_code})")
+    conditions.append("here.trace is concrete")
+    if has_processes():
+        leaves = joined([*map(reader.leaf, new)])
+        conditions.append(f"are_global({leaves}) is {entry.is_global}")
+    arrays_of: dict[Any, dict[Any, str]] = {}
+    for need in plan.needs:
+        if not {*need.places}.isdisjoint(new):
+            for key, places in [(need.key, need.places), *(need.value.inner or ())]:
+                ids = [f"id({reader.leaf(i)})" for i in places]
+                arrays_of.setdefault(key, {})[need.ask[0]] = joined(ids)
+    for each in arrays_of.values():  # inside, one object in two places is two
+        if len(each) > 1:
+            codes = ", ".join(each.values())
+            conditions.append(f"len({{{codes}}}) == {len(each)}")
+    return " and ".join(conditions)
 
 
 def _known_inside(

@@ -11,6 +11,7 @@ import re
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -18,7 +19,17 @@ import jax.numpy as jnp
 
 from .._compat import base_of
 from .._core.fields import is_opaque, slot_value, slots_of
-from .._core.inputs import NUMBERS, in_order, is_array, is_whole, take_apart
+from .._core.inputs import (
+    NUMBERS,
+    Copy,
+    Fields,
+    Inputs,
+    in_order,
+    inputs_of,
+    is_array,
+    is_whole,
+    take_apart,
+)
 from .._core.memo import may_have_values, memo_of
 from .._core.slots import Layout
 
@@ -48,12 +59,10 @@ class _Paths:
             except Exception:  # whatever a class does with a mark; or it is too deep
                 continue
             if same == structure and len(found) == len(leaves):
-                for number, leaf in enumerate(found):
-                    if type(leaf) is _Mark:
-                        self.leaves[number] = leaf.path
-                for number, obj in enumerate(objects):
-                    if id(obj) in marked.objects:
-                        self.objects[number] = marked.objects[id(obj)]
+                marks = enumerate(found)
+                self.leaves = {i: x.path for i, x in marks if type(x) is _Mark}
+                paths = enumerate(marked.objects.get(id(obj)) for obj in objects)
+                self.objects = {i: path for i, path in paths if path is not None}
                 return
 
 
@@ -62,6 +71,12 @@ class _Mark:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+
+def _provide_values(copy: Any) -> None:
+    """A class may read a value to be flattened."""
+    if may_have_values(type(copy)) and type(copy).__weakrefoffset__:
+        memo_of(copy).provider = lambda key: object()
 
 
 class _Marked:
@@ -92,8 +107,7 @@ class _Marked:
             new = taken.rebuild(parts)
         except Exception:  # a class that looks at what it is built from
             return thing
-        if may_have_values(type(new)) and type(new).__weakrefoffset__:
-            memo_of(new).provider = lambda key: object()  # a flatten may read a value
+        _provide_values(new)
         self.objects[id(new)] = path
         return new
 
@@ -121,6 +135,77 @@ def _step(cls: type, name: str, is_slot: bool) -> tuple[str, Any]:
     if is_plain and (is_slot or not hasattr(type(attribute), "__set__")):
         return ("attribute", name)
     return ("slot" if is_slot else "field", name)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """For each array of an object, its place among the leaves."""
+
+    places: list[int | None]
+    """None for a number that is a static part."""
+    statics: tuple[int, ...]
+    """Which of the leaves are static parts."""
+    fields: tuple[Any, ...]
+    """The classes, the names of their fields and the places of arrays it is for."""
+
+    def fits(self, inputs: Inputs) -> bool:
+        return self.fields == _fields(inputs)
+
+
+def _fields(inputs: Inputs) -> tuple[Any, ...]:
+    return (*(x for x in inputs.statics if type(x) is Fields), *inputs.places)
+
+
+def map_of(obj: Any, start: int) -> Map | None:
+    """Where the arrays of `obj` are among leaves that begin with number `start`.
+
+    Found by flattening copies with marks in place of its parts, so that one array in
+    two fields makes no difference. None if the class drops or makes something when it
+    is flattened.
+    """
+    inputs = inputs_of(obj)
+    if inputs is None:
+        return None
+    numbers = {i for i, _ in inputs.numbers}
+    arrays = [x if i in numbers else object() for i, x in enumerate(inputs.arrays)]
+    try:
+        count, leaves, structure = _flattened(obj, arrays)
+    except Exception:  # whatever the class's own code does with a mark
+        return None
+
+    def place_of(mark: object, arrays: Any, instead: Any = None) -> int | None:
+        """Where a part is among the leaves; None if it is in the structure, -1 if it is
+        dropped."""
+        try:
+            _, leaves, changed = _flattened(obj, arrays, instead)
+        except Exception:  # the class makes use of this part
+            return None
+        places = (place for place, leaf in enumerate(leaves) if leaf is mark)
+        return next(places, -1) if changed == structure else None
+
+    found = {id(x): place for place, x in enumerate(leaves)}
+    places: list[int | None] = [found.get(id(x), -1) for x in arrays]
+    for i in numbers:
+        mark = object()
+        places[i] = place_of(mark, [*arrays[:i], mark, *arrays[i + 1 :]])
+    marks = [object() for _ in range(count)]
+    statics = [place_of(x, arrays, (n, x)) for n, x in enumerate(marks)]
+    if {*places, *statics} - {None} != {*range(len(leaves))}:
+        return None
+    return Map(
+        [None if i is None else start + i for i in places],
+        tuple(start + i for i in statics if i is not None),
+        _fields(inputs),
+    )
+
+
+def _flattened(obj: Any, arrays: Any, instead: Any = None) -> tuple[int, Any, Any]:
+    """How many static parts `obj` has; and a copy with other arrays, flattened. With
+    `instead`, one of the static parts is replaced."""
+    copy = Copy(obj, arrays, instead=instead)
+    for new, _ in copy.originals.values():
+        _provide_values(new)
+    return (copy.statics, *jax.tree.flatten(copy.obj))
 
 
 class Reader:
@@ -188,7 +273,9 @@ class Reader:
     def constant(self, thing: Any) -> str:
         """A name for a thing, in expressions."""
         for name, known in self.names.items():
-            if type(thing) is frozenset and type(known) is frozenset and known == thing:
+            if known is thing or (
+                type(known) is type(thing) is frozenset and known == thing
+            ):
                 return name
         name = f"constant_{len(self.names)}"
         self.names[name] = thing

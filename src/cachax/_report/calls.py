@@ -13,7 +13,6 @@ from .._core.watch import Wrap
 from .._errors import plain_name
 from .._jit.call import Function
 from .._jit.demand import Demand
-from .._jit.plan import Plan
 from .._jit.results import About
 from .causes import RETURNED, Signature, why_traced
 from .events import What, Where, bytes_of, where_now
@@ -34,7 +33,6 @@ class Calls:
     def wraps(self) -> dict[tuple[type, str], Wrap]:
         return {
             (Demand, "gather"): self._gather,
-            (Plan, "compute"): self._gather,
             (Demand, "start"): self._start,
             (About, "take"): self._take,
             (Function, "took"): self._took,
@@ -218,5 +216,5 @@ def _read_inside(entry: Any, objects: list[Any], passed: Any) -> list[tuple[Any,
     """The values that a program computes: keys, and objects."""
     needs = entry.plan.needs
     used = {need.ask: None for need in needs}
-    used |= {(n.ask[0], key): None for n in needs for key, _ in n.inner or ()}
+    used |= {(n.ask[0], key): None for n in needs for key, _ in n.value.inner or ()}
     return [(key, objects[slot]) for slot, key in used if (slot, key) not in passed]
