@@ -260,6 +260,34 @@ def test_a_jitted_body_that_uses_many_properties() -> None:
         assert counts == dict.fromkeys([*names, "total"], 1)
 
 
+def test_a_jitted_body_that_uses_a_value_of_an_object_in_a_value() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Part(Box):
+        @cachax.cached_property
+        def square(self) -> Any:
+            computing("square")
+            return self.x**2
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Whole(Box):
+        @cachax.cached_property
+        def part(self) -> Part:
+            return Part(self.x + 1)
+
+        @cachax.cached_property
+        @jax.jit
+        def total(self) -> Any:
+            return self.part.square + 1
+
+    whole = Whole(jnp.float32(2.0))
+    with computations() as counts:
+        assert whole.total == 10
+        assert whole.part.square == 9
+    assert counts == {"square": 1}
+
+
 def test_a_value_that_has_an_object_only_sometimes() -> None:
     class Parent(Box):
         @cachax.cached_property

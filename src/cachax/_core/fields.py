@@ -167,9 +167,9 @@ def parts_of(cls: type) -> Parts | None:
         return _parts_of_leaf(cls)
     if issubclass(cls, np.ndarray):
         return lambda x: x.ravel().tolist() if x.dtype.hasobject else []
-    for base, contents in _CONTENTS.items():
+    for base, list_items in _CONTAINERS.items():
         if issubclass(cls, base):
-            return _with_fields(cls, contents)
+            return _with_fields(cls, list_items)
     if cls in WEAK or issubclass(cls, weakref.ref):
         return lambda x: [_target(x)]
     if _is_sealed(cls):
@@ -234,7 +234,7 @@ def _closure(fun: Any) -> list[Any]:
     return [*parts, *(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()]
 
 
-_CONTENTS: dict[type, Parts] = {
+_CONTAINERS: dict[type, Parts] = {
     defaultdict: lambda x: [x.default_factory, *dict.keys(x), *dict.values(x)],
     OrderedDict: lambda x: [*OrderedDict.keys(x), *OrderedDict.values(x)],
     dict: lambda x: [*dict.keys(x), *dict.values(x)],
@@ -264,12 +264,12 @@ def _referents(x: object) -> list[Any]:
     ]
 
 
-def _with_fields(cls: type, contents: Parts) -> Parts:
+def _with_fields(cls: type, list_items: Parts) -> Parts:
     """The contents of a container, and its fields if it is a subclass that has some."""
     fields = _fields(cls)
     if fields is None:
-        return contents
-    return lambda x: contents(x) + fields(x)
+        return list_items
+    return lambda x: list_items(x) + fields(x)
 
 
 def _fields(cls: type) -> Parts | None:

@@ -286,13 +286,11 @@ def _note_supplied(thing: Any) -> None:
     """A user may have put a value into the `__dict__` of an object: from now on, one is
     looked for."""
     cls = type(thing)
-    names = names_of(cls) if cls.__dictoffset__ else ()
-    fields = instance_dict(thing, "__dict__") if names else {}
-    for name in names:
-        if name in fields:
-            source: Any = inspect.getattr_static(cls, name)
-            if hasattr(source, "note_supplied"):
-                source.note_supplied()
+    fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
+    for name in fields.keys() & names_of(cls):
+        source: Any = inspect.getattr_static(cls, name)
+        if hasattr(source, "note_supplied"):
+            source.note_supplied()
 
 
 def _is_one_of_a_kind(cls: type) -> bool:
@@ -429,9 +427,9 @@ def take_apart(thing: Any) -> Taken:
 def _take_apart_object(thing: Any) -> Taken:
     cls = type(thing)
     fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
-    supplied = names_of(cls)  # by the user, in the `__dict__`
-    not_fields = {*derived_names(cls), *supplied, *_ADDED_BY_EQUINOX}
-    names = sorted(fields.keys() - not_fields)
+    derived = derived_names(cls)
+    supplied = {*names_of(cls)}  # by the user, in the `__dict__`
+    names = sorted(fields.keys() - derived - supplied - _ADDED_BY_EQUINOX)
     slots = slots_of(cls)
     parts = [fields[name] for name in names]
     parts += [slot_value(thing, name) for name in slots]
@@ -439,11 +437,9 @@ def _take_apart_object(thing: Any) -> Taken:
     def rebuild(parts: list[Any]) -> Any:
         new = object.__new__(cls)
         if cls.__dictoffset__:
-            others = {*supplied, *_ADDED_BY_EQUINOX}
-            unchanged = {k: x for k, x in fields.items() if k in others}
-            now = dict(zip(names, parts, strict=False)) | unchanged
-            ordered = {name: now[name] for name in fields if name in now}
-            instance_dict(new, "__dict__").update(ordered)
+            now = {**fields, **dict(zip(names, parts, strict=False))}
+            kept = {name: x for name, x in now.items() if name not in derived}
+            instance_dict(new, "__dict__").update(kept)
         for name, part in zip(slots, parts[len(names) :], strict=True):
             if part is not UNSET:
                 object.__setattr__(new, name, part)

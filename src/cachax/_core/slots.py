@@ -66,8 +66,4 @@ def _has_keys(x: object) -> bool:
 def is_pytree(x: object) -> bool:
     """False for an object of a class that is not registered with JAX. It can only be a
     static argument, which the function gets as it is."""
-    structure: Any = jax.tree.structure(x)
-    return bool(structure != _LEAF)
-
-
-_LEAF: Any = jax.tree.structure(0)
+    return not jax.tree_util.all_leaves([x])

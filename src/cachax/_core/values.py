@@ -9,7 +9,7 @@ Inside `jit` the arrays of a value are inputs of the program, and the rest of it
 
 import functools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,10 +55,8 @@ def template_of(value: Any, own: Sequence[Any]) -> Template | None:
     something that can be changed and not be copied."""
     numbers = {id(array): i for i, array in enumerate(own)}
     leaves, structure = flatten(value)
-    visible = {*map(id, leaves)}
-    for part in walk(value):
-        if id(part) in numbers and id(part) not in visible:
-            return None
+    if any(id(part) in numbers for part in _hidden_in(value, leaves)):
+        return None
     if any(may_change(x) for x in leaves if not isinstance(x, _ARRAYS)):
         return None
     if not survives(value, structure, leaves):
@@ -173,9 +171,13 @@ def pack(
 
 def has_hidden_arrays(value: Any) -> bool:
     """Whether there are arrays in a value where JAX doesn't see them."""
-    visible = set(map(id, flatten(value)[0]))
-    arrays = (part for part in walk(value) if isinstance(part, _ARRAYS))
-    return any(id(array) not in visible for array in arrays)
+    hidden = _hidden_in(value, flatten(value)[0])
+    return any(isinstance(part, _ARRAYS) for part in hidden)
+
+
+def _hidden_in(value: Any, leaves: list[Any]) -> Iterator[Any]:
+    visible = {*map(id, leaves)}
+    return (part for part in walk(value) if id(part) not in visible)
 
 
 def _travels(leaf: object, static_numpy: bool) -> bool:
