@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -27,6 +28,7 @@ from .uses import (
     everything,
     has_supplied,
     is_deep,
+    is_order_seen,
     is_unchanged,
     learn,
     leaves_traced,
@@ -52,6 +54,7 @@ class Computed(Key):
         """The same for each example of a batch, by how the batch is mapped."""
         self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
         self._alike: dict[Any, bool] = Recent()
+        self._order_is_seen: dict[Any, bool] = Recent()
         self.body = body
         self._name = name  # as written: the class may not have set its name
 
@@ -283,6 +286,23 @@ class Computed(Key):
             if record.uses == uses and record.statics == statics:
                 return record
         return None
+
+    def without_order(self, obj: Any, inputs: Inputs) -> index.Record | None:
+        """The record for all objects with these inputs, whatever the order of their
+        dictionaries; None if that makes a difference."""
+        record = self.record(inputs)
+        if record is None or not record.uses.is_ordered:
+            return record
+        given = record.uses.given(inputs)
+        if given not in self._order_is_seen:
+            with level_of(obj, self.body):
+                seen = record.uses.is_host or is_order_seen(self.body, obj, inputs)
+            self._order_is_seen[given] = seen
+        if self._order_is_seen[given]:
+            return None
+        uses = replace(record.uses, is_ordered=False)
+        self.learned.put(inputs, uses)
+        return self.note(inputs, uses, self.read(obj))
 
     def _at(self, positions: Sequence[int], inputs: Inputs) -> Sequence[index.Record]:
         """The records that came from the arrays at these positions."""

@@ -98,8 +98,7 @@ class Inputs:
     numbers: tuple[Any, ...]
     """Which of the arrays are Python numbers, with their types."""
     orders: tuple[Any, ...]
-    """The orders of dictionaries whose keys are not sorted, with the numbers of these
-    among the things taken apart: JAX sorts them."""
+    """The orders of the keys of dictionaries: JAX sorts them."""
     writable: frozenset[int]
     """Which of the arrays are numpy's: a change of their contents can't be detected."""
     in_keys: frozenset[int]
@@ -209,7 +208,7 @@ def inputs_of(obj: Any) -> Inputs | None:
             statics.append(seen[id(thing)])
             is_in_a_key_too |= keys_around > 0
         else:
-            number = seen[id(thing)] = count
+            seen[id(thing)] = count
             count += 1
             taken = take_apart(thing)
             _note_supplied(thing)
@@ -218,9 +217,8 @@ def inputs_of(obj: Any) -> Inputs | None:
                 statics += map(identity_of, plain_value(thing))
             if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
                 statics.append(Same(thing))
-            if cls is dict and id(thing) not in unordered:
-                order = tuple(map(identity_of, thing))
-                orders += [(number, order)] if order != taken.names else []
+            if cls is dict and len(thing) > 1 and id(thing) not in unordered:
+                orders.append(tuple(map(identity_of, thing)))
             if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
                 unordered.update(map(id, taken.parts))
             around.add(id(thing))
@@ -466,21 +464,20 @@ class Copy:
         self,
         obj: Any,
         arrays: Iterable[Any],
-        orders: dict[int, tuple[Any, ...]] | None = None,
+        order: Callable[[list[Any]], list[Any]] | None = None,
         instead: tuple[int, Any] | None = None,
         keep_keys: bool = True,
     ) -> None:
-        """With `orders`, the keys of dictionaries are in these orders, or sorted. With
+        """With `order`, the keys of dictionaries are in a different order. With
         `instead`, one of the static parts, by number, is replaced."""
         self._keep_keys = keep_keys
         self._arrays = iter(arrays)
         self._instead = instead
         self.statics = 0
         """How many static parts there are."""
-        self._orders = orders
+        self._order = order
         self._copies: dict[int, Any] = {}
         self._around: set[int] = set()
-        self._count = 0
         self._arrays_seen = 0
         self._place = 0
         self._held = Held()
@@ -518,7 +515,6 @@ class Copy:
             return self._copies[id(thing)]
         if id(thing) in self._around:
             raise CannotRebuildError
-        number, self._count = self._count, self._count + 1
         taken = take_apart(thing)
         self._around.add(id(thing))
         before = self._arrays_seen
@@ -536,10 +532,8 @@ class Copy:
             if taken.rebuild is None or hasattr(type(thing), "__del__"):
                 raise CannotRebuildError
             new = taken.rebuild(parts)
-            if self._orders is not None and type(thing) is dict:
-                keys = {identity_of(key): key for key in new}
-                order = self._orders.get(number, taken.names)
-                new = {keys[each]: new[keys[each]] for each in order}
+            if self._order is not None and type(thing) is dict:
+                new = {key: new[key] for key in self._order([*new])}
             if type(thing).__dictoffset__ and not isinstance(thing, _CONTAINERS):
                 fields = dict(zip(taken.names, held, strict=True))
                 is_watched = watch(new, fields, self.read)

@@ -4,8 +4,7 @@ The first time a property is computed for given static parts, shapes and dtypes,
 body runs on a copy of the object whose arrays note what is computed from them
 (`dependence.py`). Later objects of this kind run the body as it is.
 
-What a body uses can also be learned from an abstract trace, which computes nothing:
-where a value is not to be computed, and whether the order of a dictionary matters.
+What a body uses can also be learned from an abstract trace, which computes nothing.
 """
 
 import functools
@@ -14,7 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -117,6 +116,7 @@ def _uses(
     numbers = {i for i, _ in inputs.numbers}
     positions = tuple(sorted({*used} - numbers))
     scalars = tuple(sorted({*read} - {*positions}))
+    is_ordered = is_ordered and bool(inputs.orders)
     return Uses(positions, scalars, is_ordered, is_host, tuple(reads))
 
 
@@ -148,7 +148,10 @@ class Learned:
     def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read.update(key for key, _ in uses.reads)
         kind = (uses.numbers, uses.is_ordered)
-        self._kinds.setdefault(inputs.statics, {})[kind] = None
+        kinds = self._kinds.setdefault(inputs.statics, {})
+        kinds[kind] = None
+        if not uses.is_ordered:  # which is better to know
+            kinds.pop((uses.numbers, True), None)
         self._uses[kind, inputs.given(*kind)] = uses
 
 
@@ -209,7 +212,6 @@ def _compute_first(
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
     if uses is None:
         return value, None
-    uses = _without_order(body, obj, inputs, uses)
     learned.put(inputs, uses)
     return value, uses if uses.is_shareable(inputs) else None
 
@@ -298,28 +300,24 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
         traced = _trace(body, obj, inputs)
     if traced is None or not traced.is_shareable:
         return everything(inputs, reads=all_reads(obj))
-    uses = _without_order(body, obj, inputs, traced.uses)
-    learned.put(inputs, uses)
-    return uses
+    learned.put(inputs, traced.uses)
+    return traced.uses
 
 
-def _without_order(body: Body, obj: Any, inputs: Inputs, uses: Uses) -> Uses:
-    """The same uses, if the body does the same with sorted dictionaries: then their
-    order makes no difference. (JAX sorts those that it rebuilds.)"""
-    if not uses.is_ordered or uses.is_host or not inputs.orders:
-        return uses
+def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
+    """Whether the body does something else if the keys of dictionaries are in a
+    different order, or may do so."""
     try:
-        other = Copy(obj, inputs.arrays, {}).obj
+        other = Copy(obj, inputs.arrays, lambda keys: keys[1:] + keys[:1]).obj
     except Exception:  # it can't be copied
-        return uses
+        return True
     its = inputs_of(other)
-    given, by_name = (
+    traces = [
         None if x is None else _trace(body, each, x, only_known=True)
         for each, x in ((obj, inputs), (other, its))
-    )
-    if given is None or by_name is None or not given.is_same(by_name):
-        return uses
-    return replace(uses, is_ordered=False)
+    ]
+    here, there = traces
+    return here is None or there is None or not here.is_same(there)
 
 
 def compute_part(body: Body, obj: Any, inputs: Inputs) -> Any:

@@ -197,7 +197,7 @@ class Demand:
             return None
         if key.is_supplied(owner) or key.uses_supplied(owner, inputs):
             return None
-        record = key.record(inputs)
+        record = key.without_order(owner, inputs)
         if record is None:
             return None
         uses: Uses = record.uses

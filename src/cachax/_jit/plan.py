@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from .._core import index
 from .._core.fields import instance_dict
@@ -239,8 +238,7 @@ def plan_for(
     # What has to be as it was, apart from arrays and their numbers.
     owners = [entry.object(slot, call.tree) for slot in {slot: 0 for slot, _ in owned}]
     plan.supplied_code = _supplied_code(plan, reader, objects, [*owned])
-    typed = _typed(plan, entry, call) if new is None else new.types
-    same = [f"type({reader.leaf(i)})" for i in typed]
+    same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
     same += _fields(entry, reader, objects, answers)
     now = joined(["settings()", *same, *(f"supplied_on({owner})" for owner in owners)])
     is_apart = not (plan.by_object and entry.options.donates)
@@ -288,15 +286,6 @@ def _choose_leaves(plan: Plan, before: Plan, has_owners: bool) -> None:
     if {need.ask for need in plan.needs} != {need.ask for need in before.needs}:
         numbers.update(before.numbers)
     plan.positions, plan.numbers = tuple(sorted(positions)), tuple(numbers)
-
-
-def _typed(plan: Plan, entry: Any, call: Call) -> list[int]:
-    """Leaves whose types count: they may be numbers or arrays, which is the same for
-    JAX."""
-    slots = [need.ask[0] for need in plan.needs if type(need.ask[0]) is int]
-    places = {i for x in slots for i in range(len(call.leaves))[entry.spans[x]]}
-    others = sorted(places.difference(plan.positions, plan.numbers))
-    return [i for i in others if not np.ndim(call.leaves[i])]
 
 
 def _supplied_code(

@@ -1,0 +1,69 @@
+"""The order of a dictionary in a field: JAX sorts it, and a body may see it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import struct
+
+import cachax
+
+from measure import computations, computing
+
+ONE, TWO, THREE = jnp.float32(1), jnp.float32(2), jnp.float32(3)
+
+SEES: dict[str, Callable[[Any], Any]] = {
+    "the first": lambda parts: next(iter(parts.values())),
+    "the middle": lambda parts: [*parts.values()][1],
+    "its name": lambda parts: float("abc".index(next(iter(parts)))),
+    "all": lambda parts: jnp.stack([*parts.values()]) @ jnp.array([1.0, 10.0, 100.0]),
+}
+
+
+@pytest.mark.parametrize("see", SEES.values(), ids=SEES)
+def test_a_body_that_sees_the_order(see: Callable[[Any], Any]) -> None:
+    """Whatever was called before, a function gets the value of its own object."""
+
+    class Parts(struct.PyTreeNode):
+        parts: dict[str, Any]
+        x: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return see(self.parts) * self.x
+
+    use = cachax.jit(lambda obj: obj.value + 0)
+    back = cachax.jit(lambda obj: obj)
+    parts = {"a": ONE, "b": TWO, "c": THREE}
+    for _ in range(2):
+        for order in ("abc", "cba", "bca", "abc", "cba"):
+            obj = Parts({name: parts[name] for name in order}, ONE)
+            assert use(obj) == obj.value == see(obj.parts)
+            assert back(obj).value == see(parts)  # sorted
+
+
+def test_a_loop_with_a_dictionary_that_is_not_sorted() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class State:
+        data: dict[str, Any]
+        params: Any
+
+        @cachax.cached_property
+        def factor(self) -> Any:
+            computing("factor")
+            return jnp.linalg.cholesky(self.data["x"]) * self.data["scale"]
+
+    @cachax.jit
+    def step(state: Any) -> Any:
+        params = state.params - state.factor @ state.params
+        return dataclasses.replace(state, params=params)
+
+    state = State({"x": jnp.eye(3), "scale": ONE}, jnp.ones(3))
+    with computations() as counts:
+        for _ in range(10):
+            state = step(state)
+    assert counts == {"factor": 1}
