@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -300,7 +299,7 @@ class Computed(Key):
             self._order_is_seen[given] = seen
         if self._order_is_seen[given]:
             return None
-        uses = replace(record.uses, is_ordered=False)
+        uses = record.uses._replace(is_ordered=False)
         self.learned.put(inputs, uses)
         return self.note(inputs, uses, self.read(obj))
 

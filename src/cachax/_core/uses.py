@@ -62,8 +62,7 @@ frames, of which there are 1,000."""
 Body = Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Uses:
+class Uses(NamedTuple):
     """What of the inputs of an object counts for a value."""
 
     positions: tuple[int, ...]

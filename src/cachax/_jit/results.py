@@ -287,7 +287,7 @@ def _outside(uses: Uses, traced: Container[int]) -> Uses:
     numbers = {i for i in uses.positions if i in traced}
     positions = tuple(i for i in uses.positions if i not in numbers)
     read = tuple(sorted(numbers.union(uses.numbers)))
-    return replace(uses, positions=positions, numbers=read)
+    return uses._replace(positions=positions, numbers=read)
 
 
 def _with_numbers(inputs: Inputs, numbers: dict[int, Any]) -> Inputs:
