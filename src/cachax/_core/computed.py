@@ -280,11 +280,12 @@ class Computed(Key):
             uses = self.learned.get(inputs)
         if uses is None or not uses.is_shareable(inputs):
             return None
-        statics = uses.statics(inputs)
-        for record in self._at(uses.positions, inputs):
-            if record.uses == uses and record.statics == statics:
-                return record
-        return None
+        arrays, statics = uses.arrays(inputs), uses.statics(inputs)
+        if arrays:
+            records = index.candidates(self, index.known(arrays))
+        else:
+            records = index.held_by(inputs.arrays, self)
+        return next((x for x in records if x.statics == statics), None)
 
     def without_order(self, obj: Any, inputs: Inputs) -> index.Record | None:
         """The record for all objects with these inputs, whatever the order of their
@@ -303,13 +304,6 @@ class Computed(Key):
         self.learned.put(inputs, uses)
         return self.note(inputs, uses, self.read(obj))
 
-    def _at(self, positions: Sequence[int], inputs: Inputs) -> Sequence[index.Record]:
-        """The records that came from the arrays at these positions."""
-        if positions:
-            arrays = [inputs.arrays[i] for i in positions]
-            return index.candidates(self, index.known(arrays))
-        return index.held_by(inputs.arrays, self)
-
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
         """A value that is known for the arrays of `obj`."""
         return record.template.fill(record.uses.arrays(inputs))
@@ -322,8 +316,7 @@ class Computed(Key):
         template = template_of(value, arrays)
         if template is None or any(map(has_supplied, walk(value))):
             return None
-        statics = uses.statics(inputs)
-        return index.put(self, arrays, statics, template, uses, inputs.holders)
+        return index.put(self, arrays, uses.statics(inputs), template, inputs.holders)
 
     def forget(self, obj: Any) -> None:
         """The value for `obj`, and for all objects with the same arrays."""

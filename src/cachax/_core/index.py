@@ -118,7 +118,6 @@ class Record:
         contents: Sequence[Contents],
         statics: Any,
         value: Template,
-        uses: Any,
     ) -> None:
         self.key = key
         self.serials, self.place = _place(key, contents)
@@ -129,7 +128,7 @@ class Record:
         self.template = value
         self.packed: Any = None
         """Its form inside `jit`, once that is known (`_jit`)."""
-        self.uses = uses
+        self.uses = statics.uses
         """Which of the inputs of its object it used."""
         self.is_cleared = False
 
@@ -218,13 +217,12 @@ def put(
     arrays: Sequence[Any],
     statics: Any,
     template: Template,
-    uses: Any,
     holders: Iterable[Any] = (),
 ) -> Record:
     """Keep a value for these arrays. If it used none, `holders` are the arrays that it
     stays with, as long as one of them is there."""
     contents = [*map(contents_of, arrays)]
-    record = Record(key, contents, statics, template, uses)
+    record = Record(key, contents, statics, template)
     _add(record, contents or [*map(contents_of, holders)])
     return record
 

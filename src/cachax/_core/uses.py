@@ -92,7 +92,7 @@ class Uses(NamedTuple):
 
     def statics(self, inputs: Inputs) -> "Statics":
         """The rest, and the configuration of JAX."""
-        return Statics(*self.given(inputs), settings())
+        return Statics(*self.given(inputs), settings(), self)
 
 
 class Statics(NamedTuple):
@@ -102,6 +102,7 @@ class Statics(NamedTuple):
     bits: tuple[Any, ...]
     orders: tuple[Any, ...]
     settings: tuple[Any, ...]
+    uses: Uses
 
 
 def _uses(

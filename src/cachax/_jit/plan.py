@@ -87,7 +87,7 @@ class Need:
         else:
             records = index.candidates(self.key, self._contents(args, kwargs))
         for record in records:
-            if record.uses == like.uses and record.statics == statics:
+            if record.statics == statics:
                 break
         else:
             return None

@@ -72,7 +72,7 @@ class Brought:
             statics = statics._replace(bits=self.uses.given(inputs).bits)
         template = self.packed.template(arrays, self.is_shared)
         contents = contents if self.uses.positions else ()
-        record = index.Record(self.key, contents, statics, template, self.uses)
+        record = index.Record(self.key, contents, statics, template)
         packed = replace(self.packed, arrays=tuple(arrays))
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
         return record
