@@ -1,7 +1,7 @@
 """A value with a body: found, or computed once, at the level of its object."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
