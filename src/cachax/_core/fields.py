@@ -46,7 +46,7 @@ _IMMUTABLE = (tuple, frozenset, functools.partial, types.MethodType, types.Funct
 BUILTIN_ATOMS: frozenset[type] = frozenset(
     [str, bytes, int, float, complex, bool, type(None)]
 )
-"""Those without a subclass."""
+"""The builtin ones, without their subclasses: there is never an array in them."""
 
 plain_leaves: set[type] = {*BUILTIN_ATOMS}
 """Types known to have nothing inside, to check many parts at once in C. Only array
