@@ -282,13 +282,6 @@ def aval_of_number(number: Any) -> tuple[Any, ...]:
 _BOOL = jax.numpy.dtype(bool)
 
 
-def as_input(trace: Trace, x: Any) -> Any:
-    """`x` as a tracer of `trace`, which takes it as one more input."""
-    if jax.__version_info__ >= (0, 5, 1):
-        return trace.to_jaxpr_tracer(x, _source_info.current())
-    return trace.to_jaxpr_tracer(x)
-
-
 def eval_jaxpr(jaxpr: Any, consts: Any, *arrays: Any) -> list[Any]:
     """Runs a jaxpr operation by operation."""
     results = _core.eval_jaxpr(jaxpr, consts, *arrays)
@@ -349,6 +342,14 @@ def _is_hidden(x: Any) -> bool:
 
 _SHOWN: tuple[type, ...] = (bool, int, float, complex, str, bytes, type, enum.Enum)
 _SHOWN += (np.dtype, np.generic, jax.sharding.Sharding, jax.sharding.PartitionSpec)
+
+
+def calls_host(primitive: Any, params: dict[str, Any]) -> bool:
+    """Whether an operation calls a function of Python when it runs."""
+    if "callback" in str(primitive) or str(primitive).startswith("debug_"):
+        return True
+    jaxprs = (getattr(each, "jaxpr", each) for each in _jaxprs_in(params))
+    return any(calls_host(x.primitive, x.params) for each in jaxprs for x in each.eqns)
 
 
 def has_jaxprs(params: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .arguments import Arguments, NotKeptError
 from .fields import walk, walk_fields
-from .inputs import Inputs, inputs_of
+from .inputs import CannotRebuildError, Inputs, inputs_of
 from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
 from .memo import NOT_PROVIDED, Key, Memo, keys_of, may_have_values, memo_of
 from .recent import Recent
@@ -175,8 +175,8 @@ class Computed(Key):
         uses = self.learn(obj, inputs)
         try:
             with level_of(uses.arrays(inputs), self.body):
-                value = compute_part(self.body, obj, inputs)
-        except NotKnownError:
+                value = compute_part(self.body, obj, inputs, uses)
+        except CannotRebuildError:
             return self.evaluate(obj, None)[0]
         if table is not None:
             table.records.append((self, inputs, uses, value))

@@ -19,10 +19,12 @@ import jax
 import numpy as np
 
 from .._compat import (
+    CONCRETE,
     Trace,
     TraceBase,
     Tracer,
     aval_of,
+    calls_host,
     current_trace,
     has_jaxprs,
     inputs_used,
@@ -47,6 +49,9 @@ class Dependence(TraceBase):  # type: ignore[misc]
         self.looked_at = False
         """Whether the contents of an array were looked at, or written to: what is used
         may depend on them."""
+        self.has_closures = False
+        """Whether functions that may run later, rules and callbacks, hold something
+        that depends on an input: what else they read is not known."""
         self.was_refused = False
         """Whether JAX refused to do something that it does with an array."""
         self.reported: set[int] = set()
@@ -76,19 +81,26 @@ class Dependence(TraceBase):  # type: ignore[misc]
         """Those that any of them depends on."""
         return frozenset[int]().union(*(x.inputs for x in tracers if self.own(x)))
 
+    def _held_by(self, functions: Iterable[Any]) -> Inputs:
+        """The inputs that what they close over depends on."""
+        inputs = self.inputs_of(walk([*functions]))
+        self.has_closures |= bool(inputs)
+        return inputs
+
     def _run(
         self,
         tracers: Sequence[Any],
         run: Callable[[list[Any]], Any],
         used: Callable[[list[Any]], list[bool]] | None = None,
+        held: Inputs = frozenset(),
     ) -> Any:
         values = [self.value(x) for x in tracers]
         with set_current_trace(self.parent_trace):
             out = run(values)
-        if not any(map(self.own, tracers)):
+        if not held and not any(map(self.own, tracers)):
             return out
         is_used = [True] * len(tracers) if used is None else used(values)
-        inputs = self.inputs_of(compress(tracers, is_used))
+        inputs = held | self.inputs_of(compress(tracers, is_used))
         results = out if isinstance(out, list | tuple) else [out]
         if any(map(is_ref, [*values, *results])):
             self.looked_at = True
@@ -106,7 +118,13 @@ class Dependence(TraceBase):  # type: ignore[misc]
         def used(values: list[Any]) -> list[bool]:
             return inputs_used(jax.make_jaxpr(lambda *x: run([*x]))(*values))
 
-        return self._run(tracers, run, used if has_jaxprs(params) else None)
+        is_for_host = calls_host(primitive, params)
+        if not is_for_host and not any(isinstance(x, Tracer) for x in tracers):
+            with set_current_trace(CONCRETE):  # a body may well keep it
+                return run([*tracers])
+        held = self._held_by(filter(callable, params.values()))
+        self.looked_at |= bool(held) and is_for_host
+        return self._run(tracers, run, used if has_jaxprs(params) else None, held)
 
     def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any) -> Any:
         parent = self.parent_trace
@@ -137,8 +155,8 @@ class Dependence(TraceBase):  # type: ignore[misc]
     def _run_with_rule(self, fun: Any, tracers: Any, *rules: Any) -> Any:
         with set_current_trace(self):
             results = fun.call_wrapped(*tracers)
-        closed_over = walk([getattr(rule, "f", rule) for rule in rules])
-        inputs = self.inputs_of([*tracers, *closed_over])
+        held = self._held_by(getattr(rule, "f", rule) for rule in rules)
+        inputs = held | self.inputs_of(tracers)
         if not inputs:
             return results
         return [

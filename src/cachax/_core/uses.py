@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, NamedTuple
 
 import jax
@@ -22,12 +23,10 @@ import numpy as np
 from .._compat import (
     CONCRETE,
     Tracer,
-    as_input,
     at_trace,
     current_trace,
     eval_jaxpr,
     hidden_in,
-    inputs_used,
     operations_in,
     settings,
     tracing_is_forbidden,
@@ -189,63 +188,86 @@ def _compute_first(
     body: Body, obj: Any, inputs: Inputs, learned: Learned
 ) -> tuple[Any, Uses | None]:
     trace = Dependence()
-    is_too_deep = has_failed = False
-    value, uses = None, None
+    is_too_deep = False
+    run: _Run | None = None
+    value: Any
+    uses: Uses | None
     try:
-        value, uses = _follow(trace, body, obj, inputs)
+        run = _follow(trace, body, obj, inputs, inputs.arrays)
     except RecursionError:
         is_too_deep = True
-    except Exception:
-        has_failed = True
+    except Exception:  # whatever it raises: it is run again as it is, and shows it
+        pass
     finally:
         trace.end()
     if is_too_deep:
         with _reading.paused():  # or every level inside would be tried twice
             return body(obj), everything(inputs, reads=all_reads(obj))
-    if has_failed:  # whatever it raises: it is run again as it is, and shows it
-        value = body(obj)
-        if trace.was_refused:
-            uses = everything(inputs, reads=all_reads(obj))
-        else:
-            uses = learn(body, obj, inputs, learned)
-    elif _may_hide(value) and trace.has_survivors():
+    if run is None:
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
+        if not trace.was_refused:
+            uses = learn(body, obj, inputs, learned)
+    else:
+        value, uses = run.structure.unflatten(run.leaves), run.uses
+        if _may_hide(value) and trace.has_survivors():
+            value, uses = body(obj), everything(inputs, reads=all_reads(obj))
     if uses is None:
         return value, None
     learned.put(inputs, uses)
     return value, uses if uses.is_shareable(inputs) else None
 
 
+class _Run(NamedTuple):
+    """A run of a body that was followed."""
+
+    leaves: list[Any]
+    """Those of its value."""
+    are_results: list[bool]
+    """Which of them depend on an input."""
+    structure: Any
+    uses: Uses | None
+    """None if identity can't say."""
+
+
 def _follow(
-    trace: Dependence, body: Body, obj: Any, inputs: Inputs
-) -> tuple[Any, Uses | None]:
-    """The value of the body, and what it depends on; None if identity can't say."""
-    numbers = {i for i, _ in inputs.numbers}
+    trace: Dependence,
+    body: Body,
+    obj: Any,
+    inputs: Inputs,
+    given: Sequence[Any],
+    traced_numbers: Iterable[int] = (),
+    only_known: bool = False,
+) -> _Run:
+    """Run a body with these arrays in its object."""
+    numbers = {i for i, _ in inputs.numbers}.difference(traced_numbers)
     concrete = numbers | inputs.writable | inputs.in_keys  # numpy computes differently
     arrays = [
-        x if i in concrete else trace.tracer(x, (i,))
-        for i, x in enumerate(inputs.arrays)
+        inputs.arrays[i] if i in concrete else trace.tracer(x, (i,))
+        for i, x in enumerate(given)
     ]
     copy = _copy(obj, arrays)
     with at_trace(trace):
-        reading = Reading(obj, copy, arrays)
+        reading = Reading(obj, copy, arrays, only_known)
         value = _run(body, reading, copy)
     leaves, structure = flatten(value, copy.is_copy)
     rebuilt = structure.unflatten([*map(copy.original, leaves)])
     _check_value(rebuilt, leaves, copy)
     if trace.was_refused or not survives(value, structure, leaves):
         raise _NotAFunctionError
-    value = structure.unflatten([trace.value(copy.original(x)) for x in leaves])
-    if not reading.is_shareable:
-        return value, None
     reads = reading.reads | (all_reads(obj) if inputs.in_keys else {})
-    if trace.looked_at or reading.everything or any(map(copy.is_copy, leaves)):
-        return value, everything(inputs, reads=reads)
-    used = trace.reported | trace.inputs_of(leaves)
-    used |= inputs.writable | inputs.in_keys  # which is not known
-    read = copy.read.scalars | reading.numbers
-    is_ordered = reading.is_ordered or copy.read.has_dictionary
-    return value, _uses(inputs, used, read, is_ordered, reads=reads)
+    uses: Uses | None = everything(inputs, reads=reads)
+    if not reading.is_shareable:
+        uses = None
+    elif not (trace.looked_at or reading.everything or any(map(copy.is_copy, leaves))):
+        used = trace.inputs_of(leaves) | trace.reported
+        used |= inputs.writable | inputs.in_keys  # which is not known
+        scalars = copy.read.scalars | reading.numbers
+        is_ordered = copy.read.has_dictionary or reading.is_ordered
+        if trace.has_closures:
+            scalars, is_ordered = {*inputs.scalars}, True
+        uses = _uses(inputs, used, scalars, is_ordered, reads=reads)
+    found = [trace.value(copy.original(x)) for x in leaves]
+    return _Run(found, [*map(trace.own, leaves)], structure, uses)
 
 
 def _copy(obj: Any, arrays: list[Any]) -> Copy:
@@ -298,7 +320,7 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
     traced = None
     if not tracing_is_forbidden() and len(inputs.numbers) < len(inputs.arrays):
         traced = _trace(body, obj, inputs)
-    if traced is None or not traced.is_shareable:
+    if traced is None or traced.uses is None:
         return everything(inputs, reads=all_reads(obj))
     learned.put(inputs, traced.uses)
     return traced.uses
@@ -320,13 +342,15 @@ def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
     return here is None or there is None or not here.is_same(there)
 
 
-def compute_part(body: Body, obj: Any, inputs: Inputs) -> Any:
+def compute_part(body: Body, obj: Any, inputs: Inputs, uses: Uses) -> Any:
     """The value from the arrays that the body uses: others may be of a trace that it
-    must not depend on. `NotKnownError` if that isn't possible."""
-    traced = _trace(body, obj, inputs)
-    if traced is None or not traced.is_shareable:
-        raise NotKnownError
-    return traced.run(inputs.arrays)
+    must not depend on, so it gets zeros for them."""
+    used = {*uses.positions}
+    arrays = [
+        jax.lax.full_like(x, 0) if isinstance(x, Tracer) and i not in used else x
+        for i, x in enumerate(inputs.arrays)
+    ]
+    return body(Copy(obj, arrays).obj)
 
 
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
@@ -388,8 +412,7 @@ class Traced:
     structure: Any
     statics: list[Any]
     """The leaves of the value that are not results of the operations, else None."""
-    uses: Uses
-    is_shareable: bool
+    uses: Uses | None
 
     def run(self, arrays: Sequence[Any]) -> Any:
         """On these arrays. Those that it doesn't use may be anything."""
@@ -402,7 +425,7 @@ class Traced:
     def is_same(self, other: "Traced") -> bool:
         """Whether both are the same function of the arrays."""
         return bool(
-            self.uses.positions == other.uses.positions
+            self.uses == other.uses
             and self.structure == other.structure
             and str(self.structure) == str(other.structure)
             and self._text() == other._text()
@@ -426,40 +449,27 @@ def _trace(
     only_known: bool = False,
 ) -> Traced | None:
     """None if the body can't be traced, or does more than return a value."""
-    copy: Any = None
-    reading: Any = None
-    structure: Any = None
-    statics: list[Any] = []
-    numbers = {i for i, _ in inputs.numbers}
-    concrete = inputs.in_keys | numbers.difference(traced_numbers)
+    run: Any = None
+    trace: Any = None
 
     def of_arrays(given: list[Any]) -> list[Any]:
-        nonlocal copy, reading, structure, statics
-        arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
-        copy = _copy(obj, arrays)
-        reading = Reading(obj, copy, arrays, only_known)
-        value = _run(body, reading, copy)
-        leaves, structure = flatten(value)
-        _check_value(value, leaves, copy)
-        if not survives(value, structure, leaves):
-            raise _NotAFunctionError
-        statics = [None if isinstance(x, Tracer) else (x,) for x in leaves]
-        return [x for x in leaves if isinstance(x, Tracer)]
+        nonlocal run, trace
+        trace = Dependence()
+        try:
+            run = _follow(trace, body, obj, inputs, given, traced_numbers, only_known)
+        finally:
+            trace.end()
+        return [*compress(run.leaves, run.are_results)]
 
     try:
         jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
     except Exception:  # whatever a body raises: it is run again as it is, and shows it
         return None
-    reads = reading.reads | (all_reads(obj) if inputs.in_keys else {})
-    if reading.everything:
-        uses = everything(inputs, False, reads)
-    else:
-        used = {i for i, is_used in enumerate(inputs_used(jaxpr)) if is_used}
-        used |= reading.used | inputs.in_keys
-        read = copy.read.scalars | reading.numbers
-        is_ordered = reading.is_ordered or copy.read.has_dictionary
-        uses = _uses(inputs, used, read, is_ordered, reads=reads)
-    return Traced(jaxpr, structure, statics, uses, reading.is_shareable)
+    leaves = zip(run.leaves, run.are_results, strict=True)
+    statics = [None if is_result else (x,) for x, is_result in leaves]
+    if trace.looked_at or trace.has_closures:  # a callback may be in the operations
+        return None
+    return Traced(jaxpr, run.structure, statics, run.uses)
 
 
 class NotKnownError(Exception):
@@ -513,9 +523,9 @@ class Reading:
         self.only_known = only_known
         """Whether nothing may be computed."""
         self._obj = obj
-        self._trace = current_trace()
+        self._trace: Any = current_trace()
+        """A `Dependence`."""
         self.reads: dict[Any, None] = {}
-        self.used: set[int] = set()
         self.numbers: set[int] = set()
         """The Python numbers that these values depend on."""
         self.is_ordered = False
@@ -532,9 +542,8 @@ class Reading:
         """What `obj` is a copy of, or None."""
         if self.copy.is_copy(obj):
             return self.copy.original(obj)
-        if isinstance(self._trace, Dependence) and traces_in(obj) == {self._trace}:
-            return self._made_of_values(obj)
-        return None
+        is_made = traces_in(obj) == {self._trace}
+        return self._made_of_values(obj) if is_made else None
 
     def _made_of_values(self, obj: Any) -> Any:
         """An object that the body made, with the arrays behind the tracers."""
@@ -556,18 +565,11 @@ class Reading:
         if uses is None or inputs is None:
             self.is_shareable = False
             return self._as_inputs(value, ())
-        arrays = uses.arrays(inputs)
         self.numbers.update(self._numbers_among(inputs, uses))
         self.is_ordered |= uses.is_ordered
-        if isinstance(self._trace, Dependence):
-            used = self._trace.inputs_of(arrays)
-        else:
-            ids = {*map(id, arrays)}
-            used = frozenset(i for i, x in enumerate(self._arrays) if id(x) in ids)
-            self.used |= used
         if uses.is_host:  # which arrays are used may depend on it, by its shape too
             self.everything = True
-        return self._as_inputs(value, used)
+        return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
 
     def _numbers_among(self, inputs: Inputs, uses: Uses) -> Iterable[int]:
         """Which numbers of the object count for a value of it, or of an object inside:
@@ -591,14 +593,10 @@ class Reading:
         if has_hidden or not survives(value, structure, leaves):
             self.everything = True
             return value
+        trace = self._trace
         return structure.unflatten(
-            [self._as_input(x, used) if isinstance(x, jax.Array) else x for x in leaves]
+            [trace.tracer(x, used) if isinstance(x, jax.Array) else x for x in leaves]
         )
-
-    def _as_input(self, x: Any, used: Iterable[int]) -> Any:
-        if isinstance(self._trace, Dependence):
-            return self._trace.tracer(x, used)
-        return as_input(self._trace, x)
 
 
 class _Stack(threading.local):
