@@ -84,6 +84,8 @@ class Entry:
                 return [] if layout is None else layout.objects(tree)
 
             names = {
+                "all_leaves": leaves,
+                "all_objects": objects,
                 "are_global": are_global,
                 "bits": bits,
                 "concrete": CONCRETE,
@@ -100,7 +102,7 @@ class Entry:
                 "signature": lambda *call: (*signature_of(leaves(*call)), settings()),
             }
             arguments = ("args", "kwargs")
-            self._reader = Reader(tree, layout, arguments, names, leaves, objects)
+            self._reader = Reader(tree, layout, arguments, names, "all_leaves")
         return self._reader
 
     def object(self, slot: Slot, tree: Any) -> str:

@@ -124,16 +124,11 @@ def _known_inside(
     entry: Any, objects: list[Any], leaves: list[Any], slot: int
 ) -> Iterator[Ask]:
     """The values that are known for an object, and for those inside it."""
-    for other, obj in enumerate(objects):
-        if _is_in(entry, other, slot) and obj is not None:
-            for key in _known_of(obj, leaves[entry.spans[other]]):
+    around = entry.spans[slot]
+    for other, (obj, its) in enumerate(zip(objects, entry.spans, strict=True)):
+        if around.start <= its.start and its.stop <= around.stop and obj is not None:
+            for key in _known_of(obj, leaves[its]):
                 yield other, key
-
-
-def _is_in(entry: Any, slot: int, outer: int) -> bool:
-    """Whether an object is in the other one, or is that."""
-    its, around = entry.spans[slot], entry.spans[outer]
-    return bool(around.start <= its.start and its.stop <= around.stop)
 
 
 def _are_placed_alike(leaves: Iterable[Any]) -> bool:

@@ -1,8 +1,8 @@
 """Read leaves of a tree without flattening it.
 
-Flattening runs the code of every class in the tree, and JAX does it already. A path is
-how to get from a tree to one of its leaves, or to an object in it, by items and fields;
-it holds for all trees of one structure. Paths are compiled to one Python expression.
+Flattening runs the code of every class in the tree, and JAX does it already. How to get
+from a tree to one of its leaves, or to an object in it, by items and fields, is a
+Python expression, like `args[0].x`. It holds for all trees of one structure.
 """
 
 import functools
@@ -36,105 +36,55 @@ from .._core.slots import Layout
 _FILE = f"{__file__}: compiled"
 """Where tracebacks and profilers say that compiled code is."""
 
-Path = tuple[tuple[str, Any], ...]
-"""Steps: the kind of each, and what it takes."""
-
-
-class _Paths:
-    """How to get to the leaves of a tree, and to the objects in it."""
-
-    def __init__(self, tree: Any, layout: Layout | None) -> None:
-        self.leaves: dict[int, Path] = {}
-        """By number; those that aren't fields are missing."""
-        self.objects: dict[int, Path] = {}
-        leaves: list[Any]
-        structure: Any
-        leaves, structure = jax.tree.flatten(tree)
-        numbers = {id(x) for x in leaves if type(x) in NUMBERS}
-        for marked_numbers in (numbers, set[int]()):
-            try:
-                marked = _Marked(tree, marked_numbers)
-                found, same = jax.tree.flatten(marked.tree)
-                objects = [] if layout is None else layout.objects(marked.tree)
-            except Exception:  # whatever a class does with a mark; or it is too deep
-                continue
-            if same == structure and len(found) == len(leaves):
-                marks = enumerate(found)
-                self.leaves = {i: x.path for i, x in marks if type(x) is _Mark}
-                paths = enumerate(marked.objects.get(id(obj)) for obj in objects)
-                self.objects = {i: path for i, path in paths if path is not None}
-                return
-
 
 class _Mark:
     """In place of an array, to see which leaf it is."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-
-def _provide_values(copy: Any) -> None:
-    """A class may read a value to be flattened."""
-    if may_have_values(type(copy)) and type(copy).__weakrefoffset__:
-        memo_of(copy).provider = lambda key: object()
+    def __init__(self, code: str) -> None:
+        self.code = code
 
 
 class _Marked:
     """A copy of a tree with marks for arrays. What is in it twice is there twice."""
 
-    def __init__(self, tree: Any, numbers: set[int]) -> None:
+    def __init__(self, tree: Any, reader: "Reader", numbers: set[int]) -> None:
+        self._reader = reader
         self._numbers = numbers
         """The ids of those that are leaves. Some that are static may have them too."""
         self._around: set[int] = set()
-        self.objects: dict[int, Path] = {}
-        self.tree = self._copy(tree, ())
+        self.objects: dict[int, str] = {}
+        """Expressions for the things in the tree, by the ids of their copies."""
+        first, *others = reader.parameters
+        parts = zip(tree, reader.parameters, strict=True) if others else ()
+        copies = tuple(self._copy(part, code) for part, code in parts)
+        self.tree = copies if others else self._copy(tree, first)
 
-    def _copy(self, thing: Any, path: Path) -> Any:
+    def _copy(self, thing: Any, code: str) -> Any:
         if is_array(thing):
             is_kept = type(thing) in NUMBERS and id(thing) not in self._numbers
-            return thing if is_kept else _Mark(path)
+            return thing if is_kept else _Mark(code)
         if is_whole(thing) or is_opaque(type(thing)) or id(thing) in self._around:
             return thing
         taken = take_apart(thing)
-        steps = _steps(thing, taken.names)
-        if taken.rebuild is None or steps is None:
+        codes = self._reader.parts(code, thing, taken.names)
+        if taken.rebuild is None or codes is None:
             return thing
         self._around.add(id(thing))
-        pairs = zip(taken.parts, steps, strict=True)
-        parts = [self._copy(part, (*path, step)) for part, step in pairs]
+        parts = [*map(self._copy, taken.parts, codes)]
         self._around.discard(id(thing))
         try:
             new = taken.rebuild(parts)
         except Exception:  # a class that looks at what it is built from
             return thing
         _provide_values(new)
-        self.objects[id(new)] = path
+        self.objects[id(new)] = code
         return new
 
 
-def _steps(thing: Any, names: Sequence[Any]) -> list[tuple[str, Any]] | None:
-    """From a thing to each of its parts."""
-    cls = type(thing)
-    if cls is OrderedDict:
-        return [("item", key) for key in thing]
-    if cls is dict:
-        return [("item", key) for key in in_order(thing)]
-    if isinstance(thing, list | tuple):
-        return [("item", i) for i in range(len(thing))]
-    if not names or any(type(name) is not str for name in names):
-        return None
-    slots = slots_of(cls)
-    return [_step(cls, name, name in slots) for name in names]
-
-
-def _step(cls: type, name: str, is_slot: bool) -> tuple[str, Any]:
-    getter: Any = cls.__getattribute__
-    is_name = name.isidentifier() and not keyword.iskeyword(name)
-    is_plain = getter is object.__getattribute__ and is_name
-    attribute = getattr(cls, name, None)
-    if is_plain and (is_slot or not hasattr(type(attribute), "__set__")):
-        return ("attribute", name)
-    return ("slot" if is_slot else "field", name)
+def _provide_values(copy: Any) -> None:
+    """A class may read a value to be flattened."""
+    if may_have_values(type(copy)) and type(copy).__weakrefoffset__:
+        memo_of(copy).provider = lambda key: object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +162,8 @@ class Reader:
     """Compiles functions that read leaves and objects of trees of one structure.
 
     `parameters` are what the functions take: names of the parts of the tree if there
-    are several, else of the tree. `leaves` and `objects` find what has no path.
+    are several, else of the tree. `names` are known to the functions. `leaves`, which
+    is one of them, finds what has no expression, and so does `all_objects`.
     """
 
     def __init__(
@@ -221,21 +172,41 @@ class Reader:
         layout: Layout | None,
         parameters: tuple[str, ...],
         names: dict[str, Any],
-        leaves: Callable[..., Sequence[Any]] = jax.tree.leaves,
-        objects: Callable[..., Sequence[Any]] | None = None,
+        leaves: str = "all_leaves_of",
     ) -> None:
         self.names = names
-        self._parameters = parameters
-        self._paths = _Paths(tree, layout)
+        self.parameters = parameters
         names |= {"get": object.__getattribute__, "slot_value": slot_value}
-        names["base_of"] = base_of
-        self._leaves, self._objects = self.constant(leaves), self.constant(objects)
-        for name in (self._leaves, self._objects):
-            names[f"call_{name}"] = f"{name}({', '.join(parameters)})"
+        names |= {"base_of": base_of, "all_leaves_of": jax.tree.leaves}
+        self._constants: dict[Any, str] = {}
+        self._leaves = f"{leaves}({', '.join(parameters)})"
+        self._objects = f"all_objects({', '.join(parameters)})"
+        self._codes: dict[int, str] = {}
+        self._codes_of_objects: dict[int, str] = {}
+        self._find_codes(tree, layout)
+
+    def _find_codes(self, tree: Any, layout: Layout | None) -> None:
+        """By flattening a copy with marks. What isn't a field has no expression."""
+        structure: Any
+        leaves, structure = jax.tree.flatten(tree)
+        numbers = {id(x) for x in leaves if type(x) in NUMBERS}
+        for marked_numbers in (numbers, set[int]()):
+            try:
+                marked = _Marked(tree, self, marked_numbers)
+                found, same = jax.tree.flatten(marked.tree)
+                objects = [] if layout is None else layout.objects(marked.tree)
+            except Exception:  # whatever a class does with a mark; or it is too deep
+                continue
+            if same == structure:
+                marks = enumerate(found)
+                self._codes = {i: x.code for i, x in marks if type(x) is _Mark}
+                codes = enumerate(marked.objects.get(id(obj)) for obj in objects)
+                self._codes_of_objects = {i: x for i, x in codes if x is not None}
+                return
 
     def leaf(self, number: int) -> str:
         """The expression for a leaf."""
-        return self._part(self._paths.leaves, self._leaves, number)
+        return self._codes.get(number, f"{self._leaves}[{number}]")
 
     def array(self, number: int, leaves: Sequence[Any]) -> str:
         """The expression for the array that has the contents of a leaf, given leaves of
@@ -244,7 +215,8 @@ class Reader:
         return f"base_of({leaf})" if _is_key(leaves[number]) else leaf
 
     def object(self, number: int) -> str:
-        return self._part(self._paths.objects, self._objects, number)
+        """The expression for an object."""
+        return self._codes_of_objects.get(number, f"{self._objects}[{number}]")
 
     def function(
         self, expressions: Sequence[str] | str, *also: str, **names: Any
@@ -252,57 +224,57 @@ class Reader:
         """Of one expression, or a tuple of several. `also` are further parameters, and
         `names` are known to this function alone."""
         code = joined(expressions)
-        for found in dict.fromkeys(re.findall(r"found_(constant_\d+)", code)):
-            # All leaves, or all objects, are found once.
-            code = f"(lambda found_{found}: {code})({self.names[f'call_{found}']})"
-        code = f"lambda {', '.join((*self._parameters, *also))}: {code}"
+        for find in dict.fromkeys(re.findall(r"all_\w+\([\w, ]+\)", code)):
+            found, _, _ = find.partition("(")  # once, for the whole function
+            code = f"(lambda {found}: {code.replace(find, found)})({find})"
+        code = f"lambda {', '.join((*self.parameters, *also))}: {code}"
         known = self.names | names if names else self.names
         made: Callable[..., Any] = eval(_compiled(code), known)
         return made
 
+    def parts(self, code: str, thing: Any, names: Sequence[Any]) -> list[str] | None:
+        """The expressions for the parts of a thing, whose expression is `code`."""
+        cls = type(thing)
+        if cls in (dict, OrderedDict):
+            keys = thing if cls is OrderedDict else in_order(thing)
+            is_literal = {int, str}.__contains__
+            names = [repr(x) if is_literal(type(x)) else self.constant(x) for x in keys]
+            return [f"{code}[{name}]" for name in names]
+        if isinstance(thing, list | tuple):
+            return [f"{code}[{i}]" for i in range(len(thing))]
+        if not names or any(type(name) is not str for name in names):
+            return None
+        return [self.field(code, name, thing) for name in names]
+
     def field(self, code: str, name: str, obj: Any) -> str:
         """The expression for a field of an object, whose expression is `code`."""
-        return self._after(code, _step(type(obj), name, is_slot=False))
+        cls = type(obj)
+        is_slot = name in slots_of(cls)
+        is_name = name.isidentifier() and not keyword.iskeyword(name)
+        is_set = hasattr(type(getattr(cls, name, None)), "__set__") and not is_slot
+        if _is_plain(cls) and is_name and not is_set:
+            return f"{code}.{name}"
+        if is_slot:
+            return f"slot_value({code}, {name!r})"
+        return f"get({code}, '__dict__')[{name!r}]"
 
     def fields(self, code: str, obj: Any) -> str:
         """The expression for the `__dict__` of an object."""
-        getter: Any = type(obj).__getattribute__
-        is_plain = getter is object.__getattribute__
+        is_plain = _is_plain(type(obj))
         return f"{code}.__dict__" if is_plain else f"get({code}, '__dict__')"
 
     def constant(self, thing: Any) -> str:
         """A name for a thing, in expressions."""
-        for name, known in self.names.items():
-            if known is thing or (
-                type(known) is type(thing) is frozenset and known == thing
-            ):
-                return name
-        name = f"constant_{len(self.names)}"
-        self.names[name] = thing
-        return name
+        known = thing if type(thing) is frozenset else id(thing)
+        if known not in self._constants:
+            name = self._constants[known] = f"constant_{len(self.names)}"
+            self.names[name] = thing
+        return self._constants[known]
 
-    def _part(self, paths: dict[int, Path], find: str, number: int) -> str:
-        path = paths.get(number)
-        if path is None:
-            return f"found_{find}[{number}]"
-        code = self._parameters[0]
-        if len(self._parameters) > 1:
-            (_, part), *path = path  # type: ignore[assignment]
-            code = self._parameters[part]
-        for step in path:
-            code = self._after(code, step)
-        return code
 
-    def _after(self, code: str, step: tuple[str, Any]) -> str:
-        kind, name = step
-        if kind == "attribute":
-            return f"{code}.{name}"
-        if kind == "field":
-            return f"get({code}, '__dict__')[{name!r}]"
-        if kind == "slot":
-            return f"slot_value({code}, {name!r})"
-        is_literal = type(name) in (int, str)
-        return f"{code}[{repr(name) if is_literal else self.constant(name)}]"
+def _is_plain(cls: Any) -> bool:
+    """Whether attributes of its objects are read as Python does it."""
+    return cls.__getattribute__ is object.__getattribute__
 
 
 @functools.lru_cache(1000)

@@ -2,7 +2,7 @@
 and which program."""
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -145,9 +145,11 @@ class Plan:
     program: Any = None
     """None if none can be relied on."""
     needs: tuple[Need, ...] = ()
-    positions: tuple[int, ...] = ()
+    positions: Sequence[int] = ()
     """The leaves that a value was ever found by, and the numbers among them."""
-    numbers: tuple[int, ...] = ()
+    numbers: Sequence[int] = ()
+    reads: dict[int, frozenset[str]] = {}
+    """The objects that values were ever read from, by slot, and the names of these."""
     by_object = False
     """Whether a value belongs to an object, so that its arrays don't find it."""
     new_leaves: Sequence[int] = ()
@@ -233,14 +235,15 @@ def plan_for(
     plan.program = None if may_have_more else program
     plan.needs = tuple(Need(ask, x, entry, call) for ask, x in answers.items())
     plan.new_leaves = () if new is None else [*new.leaves]
-    _choose_leaves(plan, before, has_owners=bool(owned))
+    _choose_parts(plan, before, objects, has_owners=bool(owned))
 
     # What has to be as it was, apart from arrays and their numbers.
-    owners = [entry.object(slot, call.tree) for slot in {slot: 0 for slot, _ in owned}]
-    plan.supplied_code = _supplied_code(plan, reader, objects, [*owned])
+    owners = {slot: entry.object(slot, call.tree) for slot, _ in owned}
+    plan.supplied_code = _supplied_code(plan, reader, objects, owners)
     same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
-    same += _fields(entry, reader, objects, answers)
-    now = joined(["settings()", *same, *(f"supplied_on({owner})" for owner in owners)])
+    same += _fields(plan, entry, reader, objects)
+    supplied = (f"supplied_on({owner})" for owner in owners.values())
+    now = joined(["settings()", *same, *supplied])
     is_apart = not (plan.by_object and entry.options.donates)
     if plan.program is not None and is_apart:
         then = reader.function(now)(call.args, call.kwargs)
@@ -252,7 +255,7 @@ def plan_for(
         return plan
     arrays = [reader.array(i, call.leaves) for i in plan.positions]
     contents = [f"{array}._cachax" for array in arrays]
-    contents += [f"contents_of({owner})" for owner in owners]
+    contents += [f"contents_of({owner})" for owner in owners.values()]
     parts = [f"{each}.serial" for each in contents]
     parts += [_bits_code(reader.leaf(i), call.leaves[i]) for i in plan.numbers]
     parts += [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
@@ -272,9 +275,11 @@ def plan_for(
     return plan
 
 
-def _choose_leaves(plan: Plan, before: Plan, has_owners: bool) -> None:
-    """By which leaves the values are found. Those of the plan before are among them, or
-    calls that use different values in turn would never be ready."""
+def _choose_parts(
+    plan: Plan, before: Plan, objects: Sequence[Any], has_owners: bool
+) -> None:
+    """By which leaves and objects the values are found. Those of the plan before are
+    among them, or calls that use different values in turn would never be ready."""
     positions = {*chain(*(need.value.positions for need in plan.needs))}
     if not has_owners:  # by which everything on them is found
         positions.update(before.positions)
@@ -285,48 +290,50 @@ def _choose_leaves(plan: Plan, before: Plan, has_owners: bool) -> None:
     numbers = {*chain(*(need.value.numbers for need in plan.needs))}
     if {need.ask for need in plan.needs} != {need.ask for need in before.needs}:
         numbers.update(before.numbers)
-    plan.positions, plan.numbers = tuple(sorted(positions)), tuple(numbers)
+    plan.positions, plan.numbers = sorted(positions), sorted(numbers)
+    plan.reads = {**before.reads}
+    for need in plan.needs:
+        slot, inner = need.ask[0], need.value.inner
+        if inner is None or type(slot) is not int:  # it may have read any object
+            names = [frozenset(names_of(type(x))) for x in objects]
+            plan.reads = dict(enumerate(names))
+            return
+        its_names = [key.attrname for key in (need.key, *(key for key, _ in inner))]
+        plan.reads[slot] = plan.reads.get(slot, frozenset()).union(its_names)
 
 
 def _supplied_code(
-    plan: Plan, reader: Reader, objects: Sequence[Any], owned: Sequence[Ask]
+    plan: Plan, reader: Reader, objects: Sequence[Any], owners: Container[Any]
 ) -> str:
     """A user may have put a value into the `__dict__` of an object, of which cachax
     learns nothing. (Those that a value belongs to are looked at themselves.) And an
     object may have a value from `preset`, if there ever was one."""
-    slots = {need.ask[0]: None for need in plan.needs}
-    if any(
-        need.value.inner is None or type(need.ask[0]) is not int for need in plan.needs
-    ):
-        slots = dict.fromkeys(range(len(objects)))  # it may have read any object
     code = []
-    for slot in slots:
-        obj, its_code = objects[slot], reader.object(slot)
-        if slot in {slot for slot, _ in owned}:
+    for slot, names in plan.reads.items():
+        if slot in owners:
             continue
-        names = names_of(type(obj)) if type(obj).__dictoffset__ else ()
+        obj, its_code = objects[slot], reader.object(slot)
         fields = reader.fields(its_code, obj)
-        if len(names) > 2:
-            all_names = reader.constant(frozenset(names))
-            code.append(f"not {all_names}.isdisjoint({fields})")
-        else:
-            code += [f"{name!r} in {fields}" for name in names]
+        if type(obj).__dictoffset__ and len(names) > 2:
+            code.append(f"not {reader.constant(names)}.isdisjoint({fields})")
+        elif type(obj).__dictoffset__:
+            code += [f"{name!r} in {fields}" for name in sorted(names)]
         if any(key.was_supplied for key in keys_of(type(obj)).values()):
             code.append(f"has_preset({its_code})")
     return " or ".join(code) or "False"
 
 
 def _fields(
-    entry: Any, reader: Reader, objects: Sequence[Any], answers: Answers
+    plan: Plan, entry: Any, reader: Reader, objects: Sequence[Any]
 ) -> Iterator[str]:
     """Expressions for the names of fields, where there may be more of them; and for
     numbers that are static parts: for JAX, 2 and 2.0 are the same structure."""
-    for slot in dict.fromkeys(slot for slot, _ in answers if type(slot) is int):
-        asked = [x for (other, _), x in answers.items() if other == slot]
+    numbered = {x.ask[0] for x in plan.needs if x.value.has_static_numbers}
+    for slot in plan.reads:
         obj, code = objects[slot], reader.object(slot)
         if entry.is_open[slot]:
             yield f"*{reader.fields(code, obj)}, None"
-        if type(obj).__dictoffset__ and any(x.has_static_numbers for x in asked):
+        if type(obj).__dictoffset__ and slot in numbered:
             for name, part in instance_dict(obj, "__dict__").items():
                 field = reader.field(code, name, obj)
                 if type(part) in NUMBERS:

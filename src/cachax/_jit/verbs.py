@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import tree_flatten_with_path
 
-from .._compat import is_jitted
+from .._compat import at_trace, is_jitted
 from .._core import index
 from .._core.computed import MISSING
+from .._core.dependence import Dependence
 from .._core.fields import walk
 from .._core.inputs import CannotRebuildError, Copy, inputs_of
 from .._core.levels import level_of, traces_in
@@ -230,9 +231,12 @@ def _check_shapes(obj: object, key: Any, given: Any) -> None:
     if inputs is None:
         return
 
-    def shapes(traced: dict[int, Any]) -> Any:
+    def shapes(given: dict[int, Any]) -> Any:
+        trace = Dependence()
+        traced = {i: trace.tracer(x, ()) for i, x in given.items()}
         arrays = [traced.get(i, x) for i, x in enumerate(inputs.arrays)]
-        value = key.body(Copy(obj, arrays).obj)
+        with at_trace(trace):  # it keeps what a body may store out of the trace
+            value = key.body(Copy(obj, arrays).obj)
         return jax.tree.map(lambda x: jnp.zeros(np.shape(x)), value)
 
     arrays = {i: x for i, x in enumerate(inputs.arrays) if isinstance(x, jax.Array)}
