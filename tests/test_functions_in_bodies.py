@@ -85,7 +85,8 @@ def with_vmap(obj: Any) -> Any:
 
 
 MADE = {f.__name__: f for f in (with_callback, with_jvp, with_vjp, with_vmap)}
-SCALES = {"arrays": (jnp.float32(2), jnp.float32(3)), "numbers": (2.0, 3.0)}
+TWO, THREE = jnp.float32(2), jnp.float32(3)
+SCALES = {"arrays": (TWO, THREE), "numbers": (2.0, 3.0)}
 X = jnp.ones(3)
 
 
@@ -119,7 +120,7 @@ def test_derivatives_of_what_it_reads_later(make: Any, scales: Any) -> None:
 def test_the_derivative_with_respect_to_a_different_field(make: Any) -> None:
     def slope(cls: Any, x: Any) -> Any:
         def total(y: Any) -> Any:
-            return jnp.sum(cls(x, jnp.float32(2), y, make).value * y)
+            return jnp.sum(cls(x, TWO, y, make).value * y)
 
         return jax.grad(total)(X)
 
