@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 
 import cachax
 
@@ -668,3 +669,58 @@ def test_to_clear_an_object_leaves_those_inside() -> None:
     assert cachax.is_cached(inner, "energy")
     assert cachax.is_cached(Node(inner.a), "energy")
     assert not cachax.is_cached(Node(outer.a, inner), "energy")
+
+
+def test_an_inner_object_that_is_an_argument_too() -> None:
+    """From the ninth call on, values of new objects are computed inside."""
+
+    class Part(struct.PyTreeNode):
+        a: Any
+
+        @cachax.cached_property
+        def wave(self) -> Any:
+            computing("wave")
+            return jnp.sin(self.a)
+
+    class Whole(struct.PyTreeNode):
+        x: Any
+        part: Any
+
+        @cachax.cached_property
+        def product(self) -> Any:
+            return self.part.wave * self.x
+
+    use = cachax.jit(lambda whole, part: whole.product + part.wave)
+    for i in range(12):
+        part = Part(jnp.ones(3) * i)
+        with computations() as counts:
+            use(Whole(jnp.ones(3), part), part)
+        assert counts == {"wave": 1}
+
+
+def test_a_value_of_an_object_that_is_a_value_is_computed_once() -> None:
+    class Part(struct.PyTreeNode):
+        a: Any
+
+        @cachax.cached_property
+        def wave(self) -> Any:
+            computing("wave")
+            return jnp.sin(self.a)
+
+    class Whole(struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def part(self) -> Any:
+            return Part(jnp.cos(self.x))
+
+        @cachax.cached_property
+        def twice(self) -> Any:
+            return self.part.wave * 2
+
+    use = cachax.jit(lambda whole: whole.twice)
+    for i in range(12):
+        whole = Whole(jnp.ones(3) * i)
+        with computations() as counts:
+            assert (use(whole) == 2 * whole.part.wave).all()
+        assert counts == {"wave": 1}

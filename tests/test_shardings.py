@@ -220,3 +220,13 @@ def test_shard_map_around_an_object_and_inside_of_a_body(is_warm: bool) -> None:
         assert local.means_of_shards.sharding.is_equivalent_to(local.x.sharding, 2)
     assert computed["means"] == 1
     np.testing.assert_allclose(local.mean[0], numbers().mean(axis=0), atol=1e-5)
+
+
+def test_a_value_of_an_array_that_may_not_be_moved_any_more() -> None:
+    """One committed argument commits all results."""
+    cls = table(jnp.sin)
+    step = cachax.jit(lambda obj, z: (obj, obj.value * z))
+    obj, _ = step(cls(jnp.ones(3)), jax.device_put(jnp.ones(3), jax.devices()[0]))
+    assert obj.x.committed
+    assert obj.value.committed
+    assert cachax.jit(lambda obj: obj.value * 2)(obj).committed

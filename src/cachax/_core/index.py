@@ -212,6 +212,13 @@ def follow(given: Any, returned: Any) -> None:
         returned._cachax = given._cachax
 
 
+def follow_in_place(given: Any, returned: Any) -> None:
+    """The same where there are several devices: a value that may be moved to a
+    different one doesn't follow an array that may not be moved any more."""
+    if given._committed == returned._committed:
+        follow(given, returned)
+
+
 def put(
     key: Key,
     arrays: Sequence[Any],

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.tree_util import tree_flatten
 
-from .._compat import CONCRETE, settings, trace_context
+from .._compat import CONCRETE, has_several_devices, settings, trace_context
 from .._core import index
 from .._core.fields import is_frozen
 from .._core.inputs import double
@@ -91,7 +91,9 @@ class Entry:
                 "concrete": CONCRETE,
                 "contents_of": contents_of_object,
                 "double": double,
-                "follow": index.follow,
+                "follow": (
+                    index.follow_in_place if has_several_devices() else index.follow
+                ),
                 "has_preset": has_preset,
                 "here": trace_context,
                 "identity": identity,

@@ -117,6 +117,18 @@ def is_new_code(entry: Any, plan: Plan, new: Iterable[int], call: Call) -> str:
         if len(each) > 1:
             codes = ", ".join(each.values())
             conditions.append(f"len({{{codes}}}) == {len(each)}")
+    is_array = [isinstance(leaf, jax.Array) for leaf in call.leaves]
+    every = {i for span in entry.spans for i in range(span.start, span.stop)}
+    for need in plan.needs:
+        if need.value.inner is None:  # it may read a value of any object inside
+            span = entry.spans[need.ask[0]]
+            its = [i for i in range(span.start, span.stop) if is_array[i]]
+            others = [i for i in sorted(every.difference(its)) if is_array[i]]
+            mine, theirs = (
+                joined([f"id({reader.leaf(i)})" for i in x]) for x in (its, others)
+            )
+            if others:
+                conditions.append(f"{{*{mine}}}.isdisjoint({theirs})")
     return " and ".join(conditions)
 
 

@@ -248,6 +248,8 @@ def _computed_on(
         ):
             shaped = (template.leaves, template.structure)
             packed = pack(value, key.of(obj), template=shaped)
+        if is_argument and _has_computed_inside(value, table):
+            raise CannotComeOutError
         if template is None or packed is None or not uses.is_shareable(inputs):
             if is_argument:
                 raise CannotComeOutError
@@ -266,6 +268,16 @@ def _computed_on(
             traced=traced,
         )
         yield brought, packed.arrays
+
+
+def _has_computed_inside(value: Any, table: Table) -> bool:
+    """Whether something was computed in this trace on an object in a value."""
+    found = filter(None, map(inputs_of, objects_in(value)))
+    return any(
+        holds(uses, inputs, its, table)
+        for inputs in found
+        for _, its, uses, _ in table.records
+    )
 
 
 def _as_rebuilt(obj: Any) -> Inputs | None:
