@@ -280,12 +280,17 @@ class Computed(Key):
             uses = self.learned.get(inputs)
         if uses is None or not uses.is_shareable(inputs):
             return None
-        arrays, statics = uses.arrays(inputs), uses.statics(inputs)
+        arrays = uses.arrays(inputs)
         if arrays:
             records = index.candidates(self, index.known(arrays))
         else:
             records = index.held_by(inputs.arrays, self)
-        return next((x for x in records if x.statics == statics), None)
+        for each in (uses, uses._replace(is_ordered=bool(inputs.orders))):
+            statics = each.statics(inputs)
+            for record in records:
+                if record.statics == statics:
+                    return record
+        return None
 
     def without_order(self, obj: Any, inputs: Inputs) -> index.Record | None:
         """The record for all objects with these inputs, whatever the order of their

@@ -449,27 +449,27 @@ def _trace(
     only_known: bool = False,
 ) -> Traced | None:
     """None if the body can't be traced, or does more than return a value."""
-    run: Any = None
-    trace: Any = None
+    found: Any = None
 
     def of_arrays(given: list[Any]) -> list[Any]:
-        nonlocal run, trace
+        nonlocal found
         trace = Dependence()
         try:
             run = _follow(trace, body, obj, inputs, given, traced_numbers, only_known)
         finally:
             trace.end()
+        if trace.looked_at or trace.has_closures:  # of a callback, maybe
+            raise _NotAFunctionError
+        leaves = zip(run.leaves, run.are_results, strict=True)
+        statics = [None if is_result else (x,) for x, is_result in leaves]
+        found = (run.structure, statics, run.uses)  # no tracer goes out of the trace
         return [*compress(run.leaves, run.are_results)]
 
     try:
         jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
     except Exception:  # whatever a body raises: it is run again as it is, and shows it
         return None
-    leaves = zip(run.leaves, run.are_results, strict=True)
-    statics = [None if is_result else (x,) for x, is_result in leaves]
-    if trace.looked_at or trace.has_closures:  # a callback may be in the operations
-        return None
-    return Traced(jaxpr, run.structure, statics, run.uses)
+    return Traced(jaxpr, *found)
 
 
 class NotKnownError(Exception):
