@@ -512,6 +512,13 @@ class Kinds:
                 return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
         return Kind.UNKNOWN
 
+    def array_in(self, closure: Closure) -> str | None:
+        """The variable with an array that a function takes along from its maker."""
+        for node in closure.taken_along:
+            if self.sometimes(node, closure.module).has_arrays:
+                return node.id
+        return None
+
     def _returned_by(self, closure: Closure) -> Kind:
         if isinstance(closure.function, ast.Lambda):
             return self.of(closure.function.body, closure.module)

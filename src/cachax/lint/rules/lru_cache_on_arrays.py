@@ -166,11 +166,8 @@ def _is_inside(function: FunctionNode, code: Code) -> bool:
 
 
 def _taken_along(function: FunctionNode, code: Code) -> str | None:
-    for closure in closures_returned(function, code.module, code.project):
-        for node in closure.taken_along:
-            if code.kinds.sometimes(node, closure.module).has_arrays:
-                return node.id
-    return None
+    closures = closures_returned(function, code.module, code.project)
+    return next(filter(None, map(code.kinds.array_in, closures)), None)
 
 
 def _of_method(
