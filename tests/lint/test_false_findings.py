@@ -586,3 +586,57 @@ def test_a_record_of_settings_in_a_traced_method() -> None:
     assert codes(text.replace("static_argnums=(0, 2)", "static_argnums=2")) == ["CX203"]
     rest = text.replace("state, steps)", "state, *steps)").replace("(0, 2)", "0")
     assert codes(rest) == ["CX203"]
+
+
+def test_an_object_that_makes_static_fields_of_an_array() -> None:
+    """pymdp: Agent.policies"""
+    text = """
+    class Policies(eqx.Module):
+        table: tuple = eqx.field(static=True)
+
+        def __init__(self, policies):
+            if isinstance(policies, tuple):
+                self.table = policies
+            else:
+                self.table = as_tuples(policies.tolist())
+
+    class Agent(eqx.Module):
+        policies: Policies = eqx.field(static=True)
+
+        def __init__(self, policies):
+            self.policies = Policies(jnp.array(policies))
+    """
+    assert codes(text) == []
+    held = text.replace("tuple = eqx.field(static=True)", "tuple")
+    assert codes(held) == ["CX206"]
+
+
+def test_a_ref_of_a_pallas_kernel_is_written_to() -> None:
+    """tokamax: flash_attention_kernel"""
+    text = """
+    from jax.experimental import pallas as pl
+
+    def kernel(x_ref, out_ref):
+        for i in range(2):
+            out_ref.at[i].set(x_ref[i])
+    """
+    assert codes(text) == []
+    array = "out_ref = jnp.zeros(2)\n        for i in"
+    assert codes(text.replace("for i in", array)) == ["CX401"]
+    assert codes(text.replace("from jax.experimental import pallas as pl", "")) == [
+        "CX401"
+    ]
+
+
+def test_attributes_that_are_set_by_names_where_one_call_is_traced() -> None:
+    """meent: RCWAJax.conv_solve"""
+    text = """
+    class Solver:
+        def solve(self, **kwargs):
+            [setattr(self, name, value) for name, value in kwargs.items()]
+            return self.modes()
+
+        def solve_all(self, ucells):
+            return jax.pmap(self.solve)(ucells)
+    """
+    assert codes(text) == ["cx203"]

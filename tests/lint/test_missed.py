@@ -1226,3 +1226,19 @@ def test_a_dictionary_of_functions_with_arrays_in_them() -> None:
         "class Source:", "@jax.tree_util.register_pytree_node_class\nclass Source:"
     )
     assert severities(of_tree) == [("CX202", "warning")]
+
+
+def test_a_table_that_is_put_on_the_device() -> None:
+    """jaxspec: runtime_table"""
+    text = """
+    def prepared(table) -> dict[str, jax.Array | int]:
+        found = {name: jax.device_put(column) for name, column in table.items()}
+        found["size"] = len(table)
+        return found
+
+    @functools.lru_cache(maxsize=1)
+    def runtime_table() -> dict[str, jax.Array | int]:
+        return prepared(loaded())
+    """
+    assert severities(text) == [("CX204", "warning")]
+    assert codes(text.replace("jax.device_put", "np.asarray")) == []

@@ -606,7 +606,8 @@ def _part_of(value: ast.expr | None, number: int) -> ast.expr | None:
 
 
 def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:
-    """Those that become fields as they are: all of a dataclass, else `self.x = x`."""
+    """Those that become fields as they are: all of a dataclass, else `self.x = x`. What
+    is static is no part of a tree."""
     by_name = {k.arg: k.value for k in call.keywords if k.arg is not None}
     constructor = cls.method("__init__")
     if constructor is None:
@@ -617,8 +618,10 @@ def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:
     stored: list[ast.expr] = []
     for node in owner.module.own_nodes(function):
         match node:
-            case ast.Assign([ast.Attribute(ast.Name("self"))], ast.Name(name)):
-                stored += [by_name[name]] if name in by_name else []
+            case ast.Assign([ast.Attribute(ast.Name("self"), field)], ast.Name(name)):
+                is_static = field in cls.fields and cls.fields[field].static
+                if name in by_name and not is_static:
+                    stored.append(by_name[name])
     return stored
 
 

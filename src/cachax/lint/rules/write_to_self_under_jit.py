@@ -226,7 +226,7 @@ def _is_no_array(write: Write, code: Code) -> bool:
 def _in_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> Found:
     by_name = write.attribute
     target = f"`{inside.obj}.{by_name}`" if by_name else f"attributes of `{inside.obj}`"
-    severity = None if by_name else Severity.WARNING
+    severity = None if by_name else _of_any_name(traced)
     if _is_no_array(write, code) or not _may_be_traced(write, inside, traced, code):
         severity = Severity.INFORMATION
     return Found(
@@ -235,6 +235,13 @@ def _in_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> Fou
         "happens once, on a copy or with a tracer. Return the value instead.",
         severity,
     )
+
+
+def _of_any_name(traced: Traced) -> Severity:
+    """`setattr(self, name, value)`: if only one call is traced, there may be no names
+    in it."""
+    decorated = traced.said in getattr(traced.function, "decorator_list", ())
+    return Severity.WARNING if decorated else Severity.INFORMATION
 
 
 def _may_be_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> bool:
