@@ -1242,3 +1242,53 @@ def test_a_table_that_is_put_on_the_device() -> None:
     """
     assert severities(text) == [("CX204", "warning")]
     assert codes(text.replace("jax.device_put", "np.asarray")) == []
+
+
+OPTIONAL_JAX = """
+    if HAS_JAX:
+        try:
+            import jax.numpy as xp
+            from jax import jit
+        except ImportError:
+            HAS_JAX = False
+
+    if not HAS_JAX:
+        import numpy as xp
+
+        def jit(function):
+            return function
+
+    @dataclasses.dataclass
+    class Field:
+        data: np.ndarray
+
+        def __post_init__(self):
+            self.values = xp.asarray(self.data)
+
+            @jit
+            def sample(index):
+                return self.values[index]
+
+            self.sample = sample
+"""
+
+
+def test_jax_that_may_not_be_installed() -> None:
+    """JAXTrace: StructuredGridSampler, TimeSeriesField"""
+    assert severities(OPTIONAL_JAX) == [("CX205", "warning")]
+    function = OPTIONAL_JAX.replace("from jax import jit", "pass")
+    assert codes(function) == []
+    table = OPTIONAL_JAX.replace("import jax.numpy as xp", "pass")
+    assert codes(table) == []
+    otherwise = """
+    if not HAS_JAX:
+        import numpy as xp
+    else:
+        import jax.numpy as xp
+
+    @functools.lru_cache
+    def window(n):
+        return xp.sin(xp.arange(n))
+    """
+    assert codes(otherwise) == ["CX204"]
+    assert codes(otherwise.replace("jax.numpy", "cupy")) == []
