@@ -792,7 +792,7 @@ def test_a_dictionary_of_the_file() -> None:
         "    found = jnp.arange(n)\n    _grids[n] = found\n    return found",
     ],
 )
-def test_other_ways_to_look_into_it(body: str) -> None:
+def test_other_spellings_of_the_question(body: str) -> None:
     text = f"_grids = dict()\n\ndef grid(n):\n    {body}\n"
     assert severities(text) == [("CX204", "information")]
 

@@ -606,8 +606,8 @@ def _part_of(value: ast.expr | None, number: int) -> ast.expr | None:
 
 
 def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:
-    """Those that become fields as they are: all of a dataclass, else `self.x = x`. What
-    is static is no part of a tree."""
+    """Those that become fields as they are: all of a dataclass, else `self.x = x`.
+    Static fields are not part of the tree."""
     by_name = {k.arg: k.value for k in call.keywords if k.arg is not None}
     constructor = cls.method("__init__")
     if constructor is None:

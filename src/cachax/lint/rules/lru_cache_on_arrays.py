@@ -96,8 +96,8 @@ def check(code: Code) -> Iterator[Found]:
 
 
 def _by_hand(function: FunctionNode, code: Code) -> Iterator[Found]:
-    """A dictionary or a global variable that a function fills. Whether it is called in a
-    trace is rarely seen in its file."""
+    """A dictionary or a global variable that a function fills. Whether it is called in
+    a trace is rarely seen in its file."""
     for entry in entries(function, code.module):
         if not code.kinds.sometimes(entry.value, code.module).has_arrays:
             continue
