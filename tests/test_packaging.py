@@ -89,10 +89,11 @@ def test_the_program_of_the_readme_is_found(change: str) -> None:
 
 def test_what_messages_tell_people_to_install_exists() -> None:
     extras = project()["optional-dependencies"]
-    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md")]
+    source = [f for f in (ROOT / "src").rglob("*") if f.suffix in (".py", ".html")]
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
     told = [
         extra
-        for file in files
+        for file in [*source, *pages]
         for names in re.findall(r"cachax\[([\w, -]+)\]", file.read_text())
         for extra in names.split(",")
     ]

@@ -98,7 +98,8 @@ def mesh_of_batch(mesh: Mesh) -> Mesh:
     """The same batch each time, of which the points are those of `mesh`."""
     if id(mesh) not in _batches:
         batch = Mesh(mesh.points[:, None], mesh.density[:, None])
-        _batches[id(mesh)] = (mesh, batch)  # held: an id is used again
+        # Held: an id is used again. Never called in a trace.
+        _batches[id(mesh)] = (mesh, batch)  # noqa: CX204
     return _batches[id(mesh)][1]
 
 

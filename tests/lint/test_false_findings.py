@@ -502,3 +502,141 @@ def test_a_cached_function_that_a_partial_jit_makes() -> None:
     """
     assert codes(text) == []
     assert codes(text.replace("(_decode)", "(_decode)(1)")) == ["CX204"]
+
+
+def test_an_array_of_which_a_method_asks_only_whether_it_is_there() -> None:
+    """levanter: CausalLmDataset._create_lm_example"""
+    text = """
+    class Dataset:
+        def __init__(self, key: jax.Array | None = None):
+            self.key = key
+
+        @partial(jax.jit, static_argnums=0)
+        def example(self, tokens, key):
+            assert self.key is not None
+            return jax.random.permutation(key, tokens)
+    """
+    assert codes(text) == []
+    assert codes(text.replace("(key, tokens)", "(self.key, tokens)")) == ["CX205"]
+    asked = text.replace("self.key is not None", "isinstance(self.key, jax.Array)")
+    assert codes(asked) == []
+
+
+def test_an_attribute_that_a_constructor_from_elsewhere_assigns() -> None:
+    """deeperwin: Stateful.infer_class_state"""
+    text = """
+    class Stateful:
+        def __init__(self):
+            self._names = ()
+
+        def _add_names(self, names):
+            self._names += tuple(names)
+
+    def stateful(cls):
+        def constructor(self):
+            Stateful.__init__(self)
+            Stateful._add_names(self, cls.__annotations__)
+
+        setattr(cls, "__init__", constructor)
+        return cls
+
+    class Optimizer(Stateful):
+        def __init__(self):
+            super().__init__()
+            self.step = jax.jit(self.one_step)
+
+        def one_step(self, x):
+            return {name: x for name in self._names}
+    """
+    assert codes(text) == []
+    assert codes(text.replace('setattr(cls, "__init__"', "setattr(cls, f")) == ["CX205"]
+    assigned = 'setattr(cls, "__init__", constructor)'
+    assert codes(text.replace(assigned, "cls.__init__ = constructor")) == []
+
+
+def test_a_value_that_a_traced_method_takes_away_again() -> None:
+    """deeperwin: Optimizer._step"""
+    text = """
+    class Optimizer:
+        @partial(jax.jit, static_argnums=0)
+        def step(self, x, damping):
+            self.estimator.damping = damping
+            x = self.estimator.apply(x)
+            self.estimator.damping = None
+            return x
+    """
+    assert codes(text) == []
+    kept = text.replace("            self.estimator.damping = None\n", "")
+    assert codes(kept) == ["CX203"]
+
+
+def test_a_record_of_settings_in_a_traced_method() -> None:
+    """jcm: Model._run_from_state"""
+    text = """
+    class Model:
+        @partial(jax.jit, static_argnums=(0, 2))
+        def run(self, state, steps):
+            settings = described(self.physics, steps)
+            if self.traced is None:
+                self.traced = settings
+            return state
+    """
+    assert codes(text) == ["cx203"]
+    assert codes(text.replace("(self.physics, steps)", "(state)")) == ["CX203"]
+    assert codes(text.replace("static_argnums=(0, 2)", "static_argnums=2")) == ["CX203"]
+    rest = text.replace("state, steps)", "state, *steps)").replace("(0, 2)", "0")
+    assert codes(rest) == ["CX203"]
+
+
+def test_an_object_that_makes_static_fields_of_an_array() -> None:
+    """pymdp: Agent.policies"""
+    text = """
+    class Policies(eqx.Module):
+        table: tuple = eqx.field(static=True)
+
+        def __init__(self, policies):
+            if isinstance(policies, tuple):
+                self.table = policies
+            else:
+                self.table = as_tuples(policies.tolist())
+
+    class Agent(eqx.Module):
+        policies: Policies = eqx.field(static=True)
+
+        def __init__(self, policies):
+            self.policies = Policies(jnp.array(policies))
+    """
+    assert codes(text) == []
+    held = text.replace("tuple = eqx.field(static=True)", "tuple")
+    assert codes(held) == ["CX206"]
+
+
+def test_a_ref_of_a_pallas_kernel_is_written_to() -> None:
+    """tokamax: flash_attention_kernel"""
+    text = """
+    from jax.experimental import pallas as pl
+
+    def kernel(x_ref, out_ref):
+        for i in range(2):
+            out_ref.at[i].set(x_ref[i])
+    """
+    assert codes(text) == []
+    array = "out_ref = jnp.zeros(2)\n        for i in"
+    assert codes(text.replace("for i in", array)) == ["CX401"]
+    assert codes(text.replace("from jax.experimental import pallas as pl", "")) == [
+        "CX401"
+    ]
+
+
+def test_attributes_that_are_set_by_names_where_one_call_is_traced() -> None:
+    """meent: RCWAJax.conv_solve"""
+    text = """
+    class Solver:
+        def solve(self, **kwargs):
+            [setattr(self, name, value) for name, value in kwargs.items()]
+            return self.modes()
+
+        def solve_all(self, ucells):
+            return jax.pmap(self.solve)(ucells)
+    """
+    assert codes(text) == ["cx203"]

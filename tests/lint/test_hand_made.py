@@ -753,3 +753,68 @@ def test_a_table_on_an_object_with_its_own_hash() -> None:
             return unknown(self, n)
     """
     assert codes(text) == []
+
+
+TABLE = """
+_grids: dict[tuple, jax.Array] = {}
+
+def grid(z, n):
+    key = (z, n)
+    if key not in _grids:
+        begin = age(30)
+        _grids[key] = jnp.linspace(begin, age(z), n)
+    return _grids[key]
+"""
+
+
+def test_a_dictionary_of_the_file() -> None:
+    assert severities(TABLE) == [("CX204", "information")]
+    assert codes(TABLE.replace("jnp.linspace", "np.linspace")) == []
+    assert codes(TABLE.replace("jnp.linspace(", "jax.jit(lambda: ")) == []
+    assert codes(TABLE.replace("= {}", "= load()")) == []
+    assert codes(TABLE.replace("if key not in _grids:", "if n > 3:")) == []
+    assert codes(TABLE.replace("return _grids[key]", "return n")) == []
+    assert codes(TABLE.replace("def grid(z, n):", "def grid(z, n, _grids):")) == []
+    outside = "with jax.ensure_compile_time_eval():\n            _grids[key]"
+    assert codes(TABLE.replace("_grids[key] = ", f"{outside} = ")) == []
+    knows = "if isinstance(z, jax.core.Tracer):\n        return None\n    if key not"
+    assert codes(TABLE.replace("if key not", knows)) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "found = _grids.get(n)\n    if found is None:\n"
+        "        found = _grids[n] = jnp.arange(n)\n    return found",
+        "try:\n        return _grids[n]\n    except KeyError:\n"
+        "        found = jnp.arange(n)\n    _grids[n] = found\n    return found",
+        "if n in _grids:\n        return _grids[n]\n"
+        "    found = jnp.arange(n)\n    _grids[n] = found\n    return found",
+    ],
+)
+def test_other_spellings_of_the_question(body: str) -> None:
+    text = f"_grids = dict()\n\ndef grid(n):\n    {body}\n"
+    assert severities(text) == [("CX204", "information")]
+
+
+def test_a_dictionary_of_a_function_around() -> None:
+    inner = TABLE.replace("\n", "\n    ").replace(
+        "_grids: dict[tuple, jax.Array]", "_g"
+    )
+    text = "def make():" + inner.replace("_grids", "_g") + "\n    return grid\n"
+    assert severities(text) == [("CX204", "information")]
+
+
+def test_a_global_variable_that_is_filled_on_first_use() -> None:
+    text = """
+    _table = None
+
+    def table():
+        global _table
+        if _table is None:
+            _table = jnp.arange(3)
+        return _table
+    """
+    assert severities(text) == [("CX204", "information")]
+    assert codes(text.replace("jnp.arange", "np.arange")) == []
+    assert codes(text.replace("        global _table\n", "")) == []

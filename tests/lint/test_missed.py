@@ -1122,3 +1122,173 @@ def test_an_object_with_a_field_that_may_be_an_array() -> None:
     assert severities(text) == [("CX205", "warning")]
     function = "self.parameters.emission(cov)"
     assert codes(text.replace("cov + self.parameters.covariance", function)) == []
+
+
+PARTS = """
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    eps: jax.Array
+    size: int
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    grid: Grid
+    dt: float
+
+class Simulation:
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.run = jax.jit(self.advance)
+
+    def advance(self, x):
+        return READ
+"""
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "x * self.plan.grid.eps",
+        "self.scaled(x)\n\n    def scaled(self, x):\n        plan = self.plan\n"
+        "        return plan.dt * x * plan.grid.eps",
+        "self.scaled(x)\n\n    def scaled(self, x):\n        plan, grid = self.plan, "
+        "self.plan.grid\n        return plan.dt * x * grid.eps",
+    ],
+)
+def test_an_array_of_an_object_in_an_object(read: str) -> None:
+    """beamz: DifferentiableSimulation._run"""
+    assert severities(PARTS.replace("READ", read)) == [("CX205", "warning")]
+    assert codes(PARTS.replace("READ", read.replace("eps", "size"))) == []
+    assert codes(PARTS.replace("READ", read.replace("eps", "eps.shape"))) == []
+
+
+def test_a_write_to_an_object_that_the_object_holds() -> None:
+    """jax-am: energy_eqn.update, velocity_eqn.update"""
+    text = """
+    class Energy:
+        def __init__(self, mesh, rho):
+            self.step = Poisson(mesh)
+            self.rho = 2
+
+        @partial(jax.jit, static_argnums=0)
+        def update(self, x, neighbours):
+            self.step.mesh.neighbours = neighbours
+            return solve(self.step, self.rho * x)
+    """
+    assert severities(text) == [("CX203", "error")]
+    # A variable of flax, or of a library like it, has a place for it.
+    assert codes(text.replace(".mesh.neighbours =", ".mesh.value =")) == []
+    assert codes(text.replace("= neighbours", "= 3")) == ["cx203"]
+    assert codes(text.replace("@partial(jax.jit, static_argnums=0)", "")) == []
+
+
+def test_attributes_that_are_set_by_names_from_a_variable() -> None:
+    """meent: RCWAJax.conv_solve_field"""
+    text = """
+    class Solver:
+        @partial(jax.jit, static_argnums=(0, 1))
+        def solve(self, order, **kwargs):
+            [setattr(self, name, value) for name, value in kwargs.items()]
+            return self.modes(order)
+    """
+    assert severities(text) == [("CX203", "warning")]
+    assert codes(text.replace("setattr(self", "setattr(other")) == []
+    assert codes(text.replace("@partial(jax.jit, static_argnums=(0, 1))", "")) == []
+
+
+COMPILED = """
+class Source:
+    def __init__(self):
+        self._compiled_cache = {}
+
+    def compiled(self, bands):
+        if bands in self._compiled_cache:
+            return self._compiled_cache[bands]
+        zero = jnp.array([band.zero for band in bands])
+
+        def flux(phase):
+            return phase / zero
+
+        fast = jax.jit(flux)
+        self._compiled_cache[bands] = fast
+        return fast
+"""
+
+
+def test_a_dictionary_of_functions_with_arrays_in_them() -> None:
+    """jax-bandflux: SALT3Source._get_compiled_bandflux"""
+    assert severities(COMPILED) == [("CX202", "information")]
+    assert codes(COMPILED.replace("jnp.array", "np.array")) == []
+    assert codes(COMPILED.replace("phase / zero", "phase / len(bands)")) == []
+    itself = COMPILED.replace("fast = jax.jit(flux)", "fast = flux")
+    assert codes(itself) == ["cx202"]
+    of_tree = COMPILED.replace(
+        "class Source:", "@jax.tree_util.register_pytree_node_class\nclass Source:"
+    )
+    assert severities(of_tree) == [("CX202", "warning")]
+
+
+def test_a_table_that_is_put_on_the_device() -> None:
+    """jaxspec: runtime_table"""
+    text = """
+    def prepared(table) -> dict[str, jax.Array | int]:
+        found = {name: jax.device_put(column) for name, column in table.items()}
+        found["size"] = len(table)
+        return found
+
+    @functools.lru_cache(maxsize=1)
+    def runtime_table() -> dict[str, jax.Array | int]:
+        return prepared(loaded())
+    """
+    assert severities(text) == [("CX204", "warning")]
+    assert codes(text.replace("jax.device_put", "np.asarray")) == []
+
+
+OPTIONAL_JAX = """
+    if HAS_JAX:
+        try:
+            import jax.numpy as xp
+            from jax import jit
+        except ImportError:
+            HAS_JAX = False
+
+    if not HAS_JAX:
+        import numpy as xp
+
+        def jit(function):
+            return function
+
+    @dataclasses.dataclass
+    class Field:
+        data: np.ndarray
+
+        def __post_init__(self):
+            self.values = xp.asarray(self.data)
+
+            @jit
+            def sample(index):
+                return self.values[index]
+
+            self.sample = sample
+"""
+
+
+def test_jax_that_may_not_be_installed() -> None:
+    """JAXTrace: StructuredGridSampler, TimeSeriesField"""
+    assert severities(OPTIONAL_JAX) == [("CX205", "warning")]
+    function = OPTIONAL_JAX.replace("from jax import jit", "pass")
+    assert codes(function) == []
+    table = OPTIONAL_JAX.replace("import jax.numpy as xp", "pass")
+    assert codes(table) == []
+    otherwise = """
+    if not HAS_JAX:
+        import numpy as xp
+    else:
+        import jax.numpy as xp
+
+    @functools.lru_cache
+    def window(n):
+        return xp.sin(xp.arange(n))
+    """
+    assert codes(otherwise) == ["CX204"]
+    assert codes(otherwise.replace("jax.numpy", "cupy")) == []

@@ -35,11 +35,20 @@ def closures_returned(
 ) -> Iterator[Closure]:
     """The functions that a function returns, as far as they are defined in it or in one
     that it calls for them."""
-    waiting: list[ast.expr | None] = [
-        node.value
-        for node in module.own_nodes(function)
-        if isinstance(node, ast.Return)
-    ]
+    own = module.own_nodes(function)
+    returned = [node.value for node in own if isinstance(node, ast.Return)]
+    return closures_in(returned, function, module, project, depth)
+
+
+def closures_in(
+    values: list[ast.expr | None],
+    function: FunctionNode,
+    module: Module,
+    project: Project,
+    depth: int = _MOST_DEPTH,
+) -> Iterator[Closure]:
+    """The functions that these values of a function are, or are made of."""
+    waiting = list(values)
     inside = module.definitions_in(function)
     seen: set[str] = set()
     for value in waiting:  # grows while it is walked

@@ -42,6 +42,8 @@ _OF_ARRAYS = [
 ]
 _COMPILED = [(re.compile(pattern), count) for pattern, count in _OF_ARRAYS]
 _METHODS = {"reshape", "ravel", "astype", "argmax", "argmin", "argsort", "cumsum"}
+# Functions that ask something of an array, but not for its numbers.
+_QUESTIONS = {"len", "isinstance", "hasattr", "type", "callable", "id"}
 _LINEN = re.compile(r"(flax\.linen|haiku)\.(.+\.)?\w*Module")
 
 
@@ -76,24 +78,78 @@ def _reads_array(
             return False  # `self.x.shape`
         case ast.comprehension() | ast.For() if _is_dict(field):
             return False  # its keys
-        case ast.Call(ast.Name("len")):
+        case ast.Call(ast.Name(name)) if name in _QUESTIONS:
             return False
-        case ast.Attribute(_, name):
-            member = name
-        case _:
-            member = ""
+        case ast.Compare(_, operators) if all(map(_is_identity, operators)):
+            return False  # `self.x is None`
     other = _class_of(field, code) if depth > 0 else None
     if other is not None and other is not cls and not _is_linen(other):
-        method = other.method(member)
-        if method is not None:
-            return bool(arrays_read(method[1], other, code, depth - 1))
-        if member in other.fields:
-            return _is_array(other.fields[member], code)
+        for path in _paths(read, module):
+            found = _has_array(other, path, code, depth)
+            if found:
+                return True
+            if found is None:
+                break
+        else:
+            return False
     return (
         _is_array(field, code)
         or (depth == _MOST_DEPTH and _is_leaf(field, cls, code))
         or is_used_as_array(read.attr, cls, code)
     )
+
+
+def _is_identity(operator: ast.cmpop) -> bool:
+    return isinstance(operator, ast.Is | ast.IsNot)
+
+
+def _paths(read: ast.Attribute, module: Module) -> Iterator[list[str]]:
+    """What is read of an object in turn: `["grid", "x"]` for `self.plan.grid.x`, also
+    if a local variable stands for `self.plan` or `self.plan.grid`."""
+    path: list[str] = []
+    node: ast.expr = read
+    while isinstance(parent := module.parent(node), ast.Attribute):
+        path.append(parent.attr)
+        node = parent
+    uses = list(_uses_of_alias(node, module))
+    if not uses:
+        yield path
+    for use in uses:
+        rest: list[str] = []
+        while isinstance(parent := module.parent(use), ast.Attribute):
+            rest.append(parent.attr)
+            use = parent
+        yield [*path, *rest]
+
+
+def _uses_of_alias(value: ast.expr, module: Module) -> Iterator[ast.expr]:
+    """Where a local variable is read that is this value and nothing else."""
+    scope = next(iter(module.scopes(value)), None)
+    if not isinstance(scope, FunctionNode | ast.Lambda):
+        return
+    for name, bounds in module.bound_in(scope).items():
+        if len(bounds) == 1 and bounds[0].value is value:
+            for node in ast.walk(scope):
+                match node:
+                    case ast.Name(used, ast.Load()) if used == name:
+                        yield node
+
+
+def _has_array(cls: Class, path: list[str], code: Code, depth: int) -> bool | None:
+    """Whether there is an array at a path of attributes; None if that is unknown."""
+    if not path or depth <= 0:
+        return None
+    name, *rest = path
+    method = cls.method(name)
+    if method is not None:
+        return bool(arrays_read(method[1], cls, code, depth - 1))
+    field = cls.fields.get(name)
+    if field is None:
+        return None
+    if _is_array(field, code):
+        return not rest or rest[0] not in ATTRIBUTES_OF_NO_ARRAY
+    inner = code.objects.class_of_attribute(cls, name) if rest else None
+    return bool(inner and _has_array(inner, rest, code, depth - 1))
 
 
 def _is_array(field: Field, code: Code) -> bool:

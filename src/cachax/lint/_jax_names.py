@@ -66,6 +66,7 @@ _CALLS: list[tuple[str, Kind]] = [
     (r"jax\.nn\.[a-z]\w*", Kind.ARRAY),
     (r"jax\.image\.[a-z]\w*", Kind.ARRAY),
     (r"jax\.ops\.segment_\w+", Kind.ARRAY),
+    (r"jax\.device_put", Kind.TREE),
     (r"jax\.(device_get|eval_shape|make_jaxpr|devices|\w*device_count)", Kind.OTHER),
     (r"jax\.(jit|vmap|pmap|grad|value_and_grad|jacfwd|jacrev|hessian)", Kind.OTHER),
     (
@@ -102,7 +103,7 @@ _MADE_BY = re.compile(
 # Functions that give back what they are given, as far as arrays are concerned.
 SAME_AS_ARGUMENT = re.compile(
     r"jax\.lax\.(stop_gradient|optimization_barrier)|jax\.block_until_ready|abs|round"
-    r"|copy\.(copy|deepcopy)|jax\.device_put"
+    r"|copy\.(copy|deepcopy)"
 )
 COLLECTIONS = {"tuple", "list", "dict", "sorted", "reversed"}
 

@@ -512,6 +512,13 @@ class Kinds:
                 return kinds.pop() if len(kinds) == 1 else Kind.UNKNOWN
         return Kind.UNKNOWN
 
+    def array_in(self, closure: Closure) -> str | None:
+        """The variable with an array that a function takes along from its maker."""
+        for node in closure.taken_along:
+            if self.sometimes(node, closure.module).has_arrays:
+                return node.id
+        return None
+
     def _returned_by(self, closure: Closure) -> Kind:
         if isinstance(closure.function, ast.Lambda):
             return self.of(closure.function.body, closure.module)
@@ -599,7 +606,8 @@ def _part_of(value: ast.expr | None, number: int) -> ast.expr | None:
 
 
 def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:
-    """Those that become fields as they are: all of a dataclass, else `self.x = x`."""
+    """Those that become fields as they are: all of a dataclass, else `self.x = x`.
+    Static fields are not part of the tree."""
     by_name = {k.arg: k.value for k in call.keywords if k.arg is not None}
     constructor = cls.method("__init__")
     if constructor is None:
@@ -610,8 +618,10 @@ def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:
     stored: list[ast.expr] = []
     for node in owner.module.own_nodes(function):
         match node:
-            case ast.Assign([ast.Attribute(ast.Name("self"))], ast.Name(name)):
-                stored += [by_name[name]] if name in by_name else []
+            case ast.Assign([ast.Attribute(ast.Name("self"), field)], ast.Name(name)):
+                is_static = field in cls.fields and cls.fields[field].static
+                if name in by_name and not is_static:
+                    stored.append(by_name[name])
     return stored
 
 

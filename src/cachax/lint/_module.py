@@ -131,21 +131,28 @@ class Module:
 
     @functools.cached_property
     def imports(self) -> dict[str, str]:
-        """Local name to dotted origin. Of two imports of a name the first counts:
-        what comes after is mostly a stand-in for when the import fails."""
+        """Local name to dotted origin. Of two imports of a name, that of JAX counts,
+        else the first: what comes after is mostly for when the import fails."""
         found: dict[str, str] = {}
-        for node in self.nodes:
+        for name, origin in self._all_imports():
+            if name not in found or _is_of_jax(origin) > _is_of_jax(found[name]):
+                found[name] = origin
+        return found
+
+    def _all_imports(self) -> Iterator[tuple[str, str]]:
+        """In the order of the lines: each name, and its origin."""
+        nodes = [n for n in self.nodes if isinstance(n, ast.Import | ast.ImportFrom)]
+        for node in sorted(nodes, key=lambda node: node.lineno):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     origin = alias.name if alias.asname else alias.name.split(".")[0]
-                    found.setdefault(alias.asname or origin, origin)
-            elif isinstance(node, ast.ImportFrom):
-                base = self._origin(node)
-                for name in _STARS.get(base, ()) if node.names[0].name == "*" else ():
-                    found.setdefault(name, f"{base}.{name}")
-                for alias in node.names:
-                    found.setdefault(alias.asname or alias.name, f"{base}.{alias.name}")
-        return found
+                    yield alias.asname or origin, origin
+                continue
+            base = self._origin(node)
+            if node.names[0].name == "*":
+                yield from ((name, f"{base}.{name}") for name in _STARS.get(base, ()))
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{base}.{alias.name}"
 
     @functools.cached_property
     def stars(self) -> list[str]:
@@ -158,14 +165,16 @@ class Module:
 
     def stands_in(self, definition: ast.AST, name: str) -> bool:
         """Whether it is only for when the name is not imported:
-        `except ImportError: x = None`, or `if ...: import x`, `else: x = None`."""
+        `except ImportError: x = None`, or `if ...: import x`, `else: x = None`; a
+        function or class too, outside of others."""
         if name not in self.imports:
             return False
         around = list(self.around(definition))
         if any(isinstance(node, ast.ExceptHandler) for node in around):
             return True
-        is_assigned = isinstance(definition, ast.Assign)
-        return is_assigned and any(isinstance(node, ast.If) for node in around)
+        is_conditional = any(isinstance(node, ast.If) for node in around)
+        is_local = any(isinstance(node, FunctionNode | ast.ClassDef) for node in around)
+        return is_conditional and (isinstance(definition, ast.Assign) or not is_local)
 
     def _origin(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -208,6 +217,10 @@ class Module:
             if isinstance(statements, list) and earlier in statements:
                 return not around.isdisjoint(statements)
         return False
+
+
+def _is_of_jax(origin: str) -> bool:
+    return origin.partition(".")[0] == "jax"
 
 
 def _own_nodes(scope: ast.AST) -> list[ast.AST]:

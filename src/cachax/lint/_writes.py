@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ._annotations import is_none
 from ._classes import Class, is_setter, members_called
 from ._fields import Field
 from ._module import FunctionNode, Module, dotted
@@ -16,6 +17,8 @@ MAKERS = {
     *("tree_unflatten", "__tree_unflatten__", "model_post_init", "__set_name__"),
     *("__setitem__", "__delitem__", "__enter__", "__exit__", "__set__"),
 }
+# Where variables of flax and of libraries like it keep their arrays.
+_PLACES = {"value", "raw_value"}
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,32 @@ def _with_lazy_ones_marked(
 ) -> list[Write]:
     asked = _asked_for(nodes, obj)
     return [replace(write, is_lazy=write.attribute in asked) for write in found]
+
+
+def writes_inside(function: FunctionNode, obj: str, module: Module) -> Iterator[Write]:
+    """What a function writes to objects that its object holds (`self.a.b = value`), and
+    attributes that it sets by a name that is computed (then `attribute` is empty).
+    What it takes away again (`self.a.b = None`) is left out."""
+    found = list(_written_inside(function, obj, module))
+    taken_away = {w.attribute for w in found if w.value and is_none(w.value)}
+    yield from (write for write in found if write.attribute not in taken_away)
+
+
+def _written_inside(
+    function: FunctionNode, obj: str, module: Module
+) -> Iterator[Write]:
+    for node in module.own_nodes(function):
+        match node:
+            case ast.Assign(targets, value):
+                for target in targets:
+                    path = (dotted(target) or "").split(".")
+                    if path[0] == obj and len(path) > 2 and path[-1] not in _PLACES:
+                        yield Write(".".join(path[1:]), value, node)
+            case ast.Call(
+                ast.Name("setattr") | ast.Attribute(ast.Name("object"), "__setattr__"),
+                [ast.Name(name), attribute, value],
+            ) if name == obj and not isinstance(attribute, ast.Constant):
+                yield Write("", value, node)
 
 
 def put_into_lists(
@@ -137,12 +166,24 @@ def _makers(module: Module) -> set[str]:
     methods: dict[str, list[FunctionNode]] = {}
     for function in module.functions:
         methods.setdefault(function.name, []).append(function)
-    names = sorted(MAKERS)
+    names = sorted(MAKERS) + sorted(_put_in_as_constructors(module))
     for name in names:  # grows while it is walked
         for function in methods.get(name, []):
             called = members_called(function) & set(methods)
             names += sorted(called.difference(names))
     return set(names)
+
+
+def _put_in_as_constructors(module: Module) -> set[str]:
+    """The functions in `setattr(cls, "__init__", f)` and `cls.__init__ = f`."""
+    found: set[str] = set()
+    for node in module.nodes:
+        match node:
+            case ast.Call(
+                ast.Name("setattr"), [_, ast.Constant(name), ast.Name(made)]
+            ) | ast.Assign([ast.Attribute(_, name)], ast.Name(made)) if name in MAKERS:
+                found.add(made)
+    return found
 
 
 def _written_by(node: ast.AST) -> Iterator[tuple[str, Write]]:

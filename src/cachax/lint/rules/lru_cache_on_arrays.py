@@ -9,7 +9,9 @@ have a parameter annotated as an array (an error), or get an argument of a jitte
 function (an error). For a function of a file that returns a function, the finding is
 information. Also finds them on methods of objects that
 hold arrays: of any pytree class with an array field, and of a plain class if the method
-reads an array of its object and the linter can't tell what it returns.
+reads an array of its object and the linter can't tell what it returns. Also finds
+functions that keep JAX arrays in a dictionary or a global variable, look whether they
+are there, and return them (information).
 
 ## Why is this bad?
 
@@ -68,12 +70,13 @@ from .._jax_names import Kind
 from .._kept import is_concrete
 from .._module import FunctionNode, dotted
 from .._project import Definition
+from .._tables import entries
 from .._tracing import Traced
 from .._writes import own_object
 
 CODE = "CX204"
 SEVERITY = Severity.ERROR
-MENTIONS = r"cache|functools"
+MENTIONS = r"cache|functools|= \{\}|= None|[Dd]ict\("
 
 
 def check(code: Code) -> Iterator[Found]:
@@ -88,6 +91,29 @@ def check(code: Code) -> Iterator[Found]:
         if wrapped is not None:
             yield from _of_function(wrapped, call, code)
     yield from _called_with_tracers(cached, code)
+    for function in code.module.functions:
+        yield from _by_hand(function, code)
+
+
+def _by_hand(function: FunctionNode, code: Code) -> Iterator[Found]:
+    """A dictionary or a global variable that a function fills. Whether it is called in
+    a trace is rarely seen in its file."""
+    for entry in entries(function, code.module):
+        if not code.kinds.sometimes(entry.value, code.module).has_arrays:
+            continue
+        if is_concrete(function, code) or _mentions_tracers(function):
+            continue
+        yield Found(
+            entry.node,
+            f"`{function.name}` keeps a JAX array in `{entry.table}`: if it is first "
+            "called in a trace, it keeps a tracer. Use numpy instead.",
+            Severity.INFORMATION,
+        )
+
+
+def _mentions_tracers(function: FunctionNode) -> bool:
+    names = (getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(function))
+    return any("tracer" in name.lower() or "trace_state" in name for name in names)
 
 
 def _is_table(decorator: ast.expr, code: Code) -> bool:
@@ -166,11 +192,8 @@ def _is_inside(function: FunctionNode, code: Code) -> bool:
 
 
 def _taken_along(function: FunctionNode, code: Code) -> str | None:
-    for closure in closures_returned(function, code.module, code.project):
-        for node in closure.taken_along:
-            if code.kinds.sometimes(node, closure.module).has_arrays:
-                return node.id
-    return None
+    closures = closures_returned(function, code.module, code.project)
+    return next(filter(None, map(code.kinds.array_in, closures)), None)
 
 
 def _of_method(

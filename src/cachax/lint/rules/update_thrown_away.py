@@ -90,7 +90,10 @@ def _may_be_array(array: ast.expr, key: ast.expr, update: str, code: Code) -> bo
         for part in ast.walk(key)
     ):
         return False
-    roots = {origin.partition(".")[0] for origin in code.module.imports.values()}
+    origins = code.module.imports.values()
+    if any("pallas" in origin for origin in origins):
+        return False  # it may be a Ref, which is written to
+    roots = {origin.partition(".")[0] for origin in origins}
     has_pandas = not roots.isdisjoint({"pandas", "polars", "geopandas"})
     has_jax = any(map(_OF_JAX.fullmatch, roots)) and not has_pandas
     return has_jax or update == "set"

@@ -2,11 +2,12 @@
 
 ## What it does
 
-Finds `self._cache[key] = value` if the value is a JAX array, the same function tests
-whether the key is there, and the class is a pytree or is read in traced code. Also
-finds `obj._workspace[key] = value` on a parameter, if the name of the attribute
-suggests a cache and the function computes something from the object. On plain classes
-that no traced function of the file uses, the finding is information.
+Finds `self._cache[key] = value` if the value is a JAX array, or a function that reads
+one which is computed where it is made, if the same function tests whether the key is
+there, and the class is a pytree or is read in traced code. Also finds
+`obj._workspace[key] = value` on a parameter, if the name of the attribute suggests a
+cache and the function computes something from the object. On plain classes that no
+traced function of the file uses, the finding is information.
 
 ## Why is this bad?
 
@@ -78,6 +79,7 @@ import re
 from collections.abc import Iterator
 
 from .._classes import Class
+from .._closures import closures_in
 from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
@@ -154,8 +156,16 @@ def _kept_items(function: FunctionNode, obj: str, code: Code) -> Iterator[Write]
         return
     for write in writes(function, obj, code.module):
         kept = write.is_item and write.is_lazy and not _is_part(write.key)
-        if kept and code.kinds.kept(write.value, code.module).has_arrays:
+        if kept and _has_arrays(write, function, code):
             yield write
+
+
+def _has_arrays(write: Write, function: FunctionNode, code: Code) -> bool:
+    """Arrays, or a function that reads some which are computed where it is made."""
+    made = closures_in([write.value], function, code.module, code.project)
+    return code.kinds.kept(write.value, code.module).has_arrays or any(
+        map(code.kinds.array_in, made)
+    )
 
 
 def _is_part(key: ast.expr | None) -> bool:

@@ -2,14 +2,15 @@
 
 ## What it does
 
-Finds assignments to attributes of `self` (also by `object.__setattr__`) in functions
-that `jax.jit` or a loop of `jax.lax` traces, and values that they append to its lists.
-Finds the same in methods that such a function calls, and arrays in methods of a
-subclass that a traced method of its base class calls (a warning); in methods of a
-frozen pytree class, where they raise; and for arrays in properties of other pytree
-classes, or by `object.__setattr__` on a frozen one (a warning). In other methods of an
-unfrozen pytree class, and if the value is not an array or the linter can't tell, the
-finding is information. `nnx` has its own rules for this and is not checked.
+Finds assignments to attributes of `self` (also by `object.__setattr__`) and of objects
+that it holds, in functions that `jax.jit` or a loop of `jax.lax` traces, and values
+that they append to its lists. Finds the same in methods that such a function calls, and
+arrays in methods of a subclass that a traced method of its base class calls (a
+warning); in methods of a frozen pytree class, where they raise; and for arrays in
+properties of other pytree classes, or by `object.__setattr__` on a frozen one (a
+warning). In other methods of an unfrozen pytree class, and if the value is not an
+array, or the linter can't tell and no argument goes into it, the finding is
+information. `nnx` has its own rules for this and is not checked.
 
 ## Why is this bad?
 
@@ -68,13 +69,14 @@ from .._jax_names import Kind
 from .._module import FunctionNode, dotted
 from .._project import Definition
 from .._reach import members_read, methods_used
-from .._tracing import Traced, traced_functions
+from .._tracing import Traced, parameters, traced_functions
 from .._writes import (
     Write,
     is_maker,
     own_object,
     put_into_lists,
     writes,
+    writes_inside,
 )
 
 CODE = "CX203"
@@ -100,6 +102,9 @@ def check(code: Code) -> Iterator[Found]:
                 yield _in_traced(write, inside, traced, code)
             elif caller is not None:
                 yield from _in_called(write, inside, caller, code)
+        if traced is not None:
+            for write in writes_inside(function, inside.obj, code.module):
+                yield _in_traced(write, inside, traced, code)
         for write in writes(function, inside.obj, code.module):
             if write.is_item and not _is_name(write.key):
                 continue  # `self.ref[...] = x`: a Ref is made to be written to
@@ -219,13 +224,54 @@ def _is_no_array(write: Write, code: Code) -> bool:
 
 
 def _in_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> Found:
+    by_name = write.attribute
+    target = f"`{inside.obj}.{by_name}`" if by_name else f"attributes of `{inside.obj}`"
+    severity = None if by_name else _of_any_name(traced)
+    if _is_no_array(write, code) or not _may_be_traced(write, inside, traced, code):
+        severity = Severity.INFORMATION
     return Found(
         write.node,
-        f"{inside.name} writes to `{inside.obj}.{write.attribute}` where {traced.by} "
-        "traces it: the write happens once, on a copy or with a tracer. Return the "
-        "value instead.",
-        Severity.INFORMATION if _is_no_array(write, code) else None,
+        f"{inside.name} writes to {target} where {traced.by} traces it: the write "
+        "happens once, on a copy or with a tracer. Return the value instead.",
+        severity,
     )
+
+
+def _of_any_name(traced: Traced) -> Severity:
+    """`setattr(self, name, value)`: if only one call is traced, there may be no names
+    in it."""
+    decorated = traced.said in getattr(traced.function, "decorator_list", ())
+    return Severity.WARNING if decorated else Severity.INFORMATION
+
+
+def _may_be_traced(write: Write, inside: _Inside, traced: Traced, code: Code) -> bool:
+    """Whether the value is an array, or anything is in it that the traced function was
+    given. What is computed from settings alone may be for the host."""
+    if write.value is None or code.kinds.of(write.value, code.module).has_arrays:
+        return True
+    if inside.obj in traced.traced_parameters:
+        return True
+    around = [inside.function, *code.module.around(inside.function)]
+    scopes = [s for s in around if isinstance(s, FunctionNode | ast.Lambda)]
+    given = set().union(*map(_all_parameters, scopes)) - {inside.obj, *traced.static}
+    values: list[ast.expr | None] = [write.value]
+    seen: set[str] = set()
+    for value in values:  # grows while it is walked
+        if value is None:
+            return True
+        names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)} - seen
+        if names & given:
+            return True
+        seen |= names
+        for scope in scopes:
+            bound_in = code.module.bound_in(scope)
+            values += [b.value for name in names for b in bound_in.get(name, [])]
+    return False
+
+
+def _all_parameters(function: FunctionNode | ast.Lambda) -> set[str]:
+    more = (function.args.vararg, function.args.kwarg)  # `*args`, `**kwargs`
+    return {*parameters(function), *(argument.arg for argument in more if argument)}
 
 
 def _in_called(
