@@ -25,7 +25,7 @@ SEES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("see", SEES.values(), ids=SEES)
 def test_a_body_that_sees_the_order(see: Callable[[Any], Any]) -> None:
-    """Whatever was called before, a function gets the value of the object it is given."""
+    """Whatever was called before, a function gets the value of the object given."""
 
     class Parts(struct.PyTreeNode):
         parts: dict[str, Any]
