@@ -724,3 +724,36 @@ def test_a_value_of_an_object_that_is_a_value_is_computed_once() -> None:
         with computations() as counts:
             assert (use(whole) == 2 * whole.part.wave).all()
         assert counts == {"wave": 1}
+
+
+def test_to_clear_a_value_of_an_object_that_is_a_value() -> None:
+    class Part(struct.PyTreeNode):
+        a: Any
+
+        @cachax.cached_property
+        def wave(self) -> Any:
+            computing("wave")
+            return jnp.sin(self.a)
+
+    class Whole(struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def part(self) -> Any:
+            return Part(jnp.cos(self.x))
+
+    use = cachax.jit(lambda whole: whole.part.wave * 2)
+    whole = Whole(jnp.ones(3))
+    for _ in range(3):
+        with computations() as counts:
+            for _ in range(4):
+                use(whole)
+        assert counts == {"wave": 1}
+        cachax.clear(whole.part, "wave")
+    with computations() as counts:
+        cachax.clear(whole, "part")
+        use(whole)
+    assert counts == {"wave": 1}
+    preset = cachax.preset(whole.part, wave=jnp.zeros(3))
+    whole = cachax.preset(whole, part=preset)
+    assert use(whole).tolist() == [0, 0, 0]

@@ -91,6 +91,8 @@ class Function:
         arguments."""
         self.expected: Entry | None = None
         """The entry of the last call, if the next one is likely to have the same."""
+        self._found: Entry | None = None
+        """That of the last call that was unlike the one before."""
         self._is_mixed = False
         """Whether arguments of different structures have the same arrays."""
         self._likely: dict[Any, Entry | None] = Recent()
@@ -118,11 +120,13 @@ class Function:
                 entry = self._entries[self._key(args, kwargs)[0]]
         except Exception:  # there was none like it, or JAX says best what is wrong
             return None, None
-        try:
-            if entry is not self.expected:  # which was tried already
+        if entry is not self.expected:  # which was tried already
+            is_again = entry is self._found and not self._is_mixed
+            self.expected, self._found = entry if is_again else None, entry
+            try:
                 return entry, entry.find(args, kwargs)
-        except Exception:  # it can't be read as the last one was
-            pass
+            except Exception:  # it can't be read as the last one was
+                pass
         if entry.plan.by_object or entry.mistaken:
             return None, None
         return entry, entry.plan.look_up(args, kwargs)

@@ -182,11 +182,14 @@ def jitted(
     def call(*args, **kwargs):  # type: ignore[no-untyped-def]
         # A warm call ends in here. Every line counts: all of JAX takes 5 µs.
         entry: Any = state.function.expected
-        try:
-            ready = None if state.watchers else entry.find(args, kwargs)
-        except Exception:  # nothing is known of an array, or it isn't where it was
+        if entry is None:
             entry, ready = state.function.find(args, kwargs)
-        if ready is None:
+        else:
+            try:
+                ready = entry.find(args, kwargs)
+            except Exception:  # nothing is known of an array, or it isn't where it was
+                entry, ready = state.function.find(args, kwargs)
+        if ready is None or state.watchers:
             return state.call(args, kwargs)
         try:
             out = ready.call(*args, **kwargs)

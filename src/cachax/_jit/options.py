@@ -50,7 +50,7 @@ class Arguments:
         """What is given for these arguments."""
         count = len(args)
         given = [args[n] for n in self.numbers if -count <= n < count]
-        return (*given, *(x for k, x in kwargs.items() if k in self.names))
+        return (*given, *[kwargs[name] for name in self.names if name in kwargs])
 
     def take_out(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The other arguments, with None in place of these; and these."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from .._core import index
-from .._core.fields import instance_dict
+from .._core.fields import instance_dict, may_change
 from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
 from .._core.memo import keys_of
 from .._core.recent import Recent
@@ -255,11 +255,16 @@ def plan_for(
         return plan
     arrays = [reader.array(i, call.leaves) for i in plan.positions]
     contents = [f"{array}._cachax" for array in arrays]
+    read = reader.function([*owners.values()])(call.args, call.kwargs)
+    pairs = zip(owners.items(), read, strict=True)
+    in_values = {code: _is_part(slot, obj, answers) for (slot, code), obj in pairs}
+    in_key = [f"contents_of({x})" for x, is_part in in_values.items() if not is_part]
+    parts = [f"{each}.serial" for each in (*contents, *in_key)]
+    is_one = len(parts) == 1
     contents += [f"contents_of({owner})" for owner in owners.values()]
-    parts = [f"{each}.serial" for each in contents]
     parts += [_bits_code(reader.leaf(i), call.leaves[i]) for i in plan.numbers]
     parts += [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
-    code = parts[0] if len(parts) == len(contents) == 1 else joined(parts)
+    code = parts[0] if is_one and len(parts) == 1 else joined(parts)
     if plan.supplied_code != "False":
         code = f"None if {plan.supplied_code} else {code}"
     plan.key_code = code
@@ -273,6 +278,17 @@ def plan_for(
     # a program would hold itself.
     plan.find = reader.function(f"ready[{code}]", ready=plan.ready)
     return plan
+
+
+def _is_part(slot: Any, obj: Any, answers: Answers) -> bool:
+    """Whether an object is a part of a value that is found by arrays, and nothing in it
+    can be changed: it is found by these arrays too."""
+    if type(slot) is int or may_change(obj):
+        return False
+    ask, _ = slot
+    is_by_arrays = ask in answers and not answers[ask].by_object
+    keys = keys_of(type(obj)).values()
+    return is_by_arrays and not any(key.was_supplied for key in keys)
 
 
 def _choose_parts(
