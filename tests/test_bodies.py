@@ -803,3 +803,26 @@ def test_what_only_a_derivative_rule_uses(rule: Any, is_read_before: bool) -> No
                 jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
             ):
                 assert one.tolist() == other.tolist()
+
+
+def test_a_jitted_body_that_reads_what_the_shape_allows() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Grid:
+        x: jax.Array
+
+        @cachax.cached_property
+        def square(self) -> Any:
+            return self.x.reshape(2, 2)
+
+        @cachax.cached_property
+        def double(self) -> Any:
+            return self.x * 2
+
+        @cachax.cached_property
+        @jax.jit
+        def total(self) -> Any:
+            return jnp.sum(self.square if self.x.size == 4 else self.double)
+
+    for n in (4, 3, 4, 5):
+        assert Grid(jnp.ones(n)).total == (4 if n == 4 else 2 * n)

@@ -936,3 +936,83 @@ def test_presets_in_turn_with_new_objects() -> None:
         for _ in range(2):
             supplied = cachax.preset(Point(jnp.float32(1)), double=jnp.float32(50))
             assert use(supplied) == 100
+
+
+def test_a_program_that_computes_inside_uses_more_values_for_a_different_shape() -> (
+    None
+):
+    """Of an object that is not new: what is known or supplied is not computed."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Model:
+        x: jax.Array
+
+        @cachax.cached_property
+        def wave(self) -> Any:
+            return jnp.sin(self.x)
+
+        @cachax.cached_property
+        def factor(self) -> Any:
+            computing("factor")
+            return jnp.cos(self.x)
+
+    def use(obj: Any, model: Any, y: Any) -> Any:
+        return obj.wave if y.size < 3 else obj.wave + model.factor
+
+    known = cachax.warm(Model(jnp.ones(2)))
+    preset = cachax.preset(known, factor=jnp.full(2, 100.0))
+    assigned = Model(jnp.ones(2))
+    assigned.factor = jnp.full(2, 100.0)
+    for model in (known, preset, assigned):
+        expected = model.factor.tolist()
+        fun = cachax.jit(use)
+        with computations() as counts:
+            for size in (2, 5, 2, 5):
+                for _ in range(12):
+                    out = fun(Model(jnp.zeros(2)), model, jnp.ones(size))
+                assert out.tolist() == ([0, 0] if size == 2 else expected)
+        assert not counts
+
+
+def test_values_that_other_values_read_of_an_array_that_is_not_new() -> None:
+    class Pair(flax.struct.PyTreeNode):
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def unused(self) -> Any:
+            return jnp.cos(self.x)
+
+        @cachax.cached_property
+        def inner(self) -> Any:
+            computing("inner")
+            return jnp.sin(self.x)
+
+        @cachax.cached_property
+        def outer(self) -> Any:
+            return self.inner * self.y
+
+    class Around(flax.struct.PyTreeNode):
+        x: Any
+        pair: Any
+
+        @cachax.cached_property
+        def outer(self) -> Any:
+            return self.pair.inner * self.x
+
+    fun = cachax.jit(lambda obj: obj.outer)
+    for i in range(14):
+        x = jnp.ones(3) * i
+        assert Pair(x, x).unused is not None
+        with computations() as counts:
+            for j in range(1 if i < 10 else 3):
+                fun(Pair(x, x * j))
+        assert counts == {"inner": 1}
+    for i in range(14):
+        x = jnp.ones(3) * i
+        assert Pair(x, x).unused is not None
+        with computations() as counts:
+            for j in range(1 if i < 10 else 3):
+                fun(Around(jnp.ones(3) * j, Pair(x, x)))
+        assert counts == {"inner": 1}

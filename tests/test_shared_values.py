@@ -754,3 +754,48 @@ def test_an_array_in_a_different_place_of_an_object_like_it() -> None:
     x, y = jnp.ones(2), 5 * jnp.ones(2)
     assert [Either(x, y).chosen, Either(y, x).chosen] == [10, 2]
     assert [Either(x, y, 1.0).chosen, Either(y, x, 1.0).chosen] == [10, 2]
+
+
+def test_a_program_for_values_that_depend_on_a_preset_one() -> None:
+    """Inside, an object with the same arrays has its own value. The program for an
+    object without a preset value takes both for the same."""
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Mixed:
+        x: Any
+        y: Any
+        table: Any  # of numpy, so that values belong to their object
+
+        @cachax.cached_property
+        def wave(self) -> Any:
+            return jnp.sin(self.x)
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.wave * 2 + jnp.sum(self.table)
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Around:
+        inside: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.inside.wave * 2
+
+    x = jnp.ones(2)
+    plain = Mixed(x, x, np.zeros(2, np.float32))
+    preset = cachax.preset(plain, wave=x * 10)
+    use = cachax.jit(lambda obj: (obj.value, replace(obj, y=obj.y * 2).value))
+    for obj in (plain, preset, plain, preset):
+        close(use(obj), (obj.value, plain.value))
+
+    def fresh_one(obj: Any) -> Any:
+        return Around(Mixed(obj.inside.x, x, None)).value
+
+    use = cachax.jit(lambda obj: (obj.value, fresh_one(obj)))
+    arrays_only = Mixed(x, x, None)
+    around = Around(arrays_only), Around(cachax.preset(arrays_only, wave=x * 10))
+    for obj in (*around, *around):
+        close(use(obj), (obj.value, around[0].value))

@@ -242,15 +242,18 @@ class Computed(Key):
 
     def was_ever_supplied(self) -> bool:
         """The same for any object."""
+        return any(key.was_supplied for key in self.all_read())
+
+    def all_read(self) -> set[Any]:
+        """The keys of all values that its body has read, of whatever object, and those
+        that these have read; and this one."""
         seen: set[Any] = set()
         stack: list[Any] = [self]
         while stack:
             key = stack.pop()
-            if key.was_supplied:
-                return True
             seen.add(key)
             stack += key.learned.keys_read - seen
-        return False
+        return seen
 
     def uses_supplied(self, obj: Any, inputs: Inputs, uses: Uses | None = None) -> bool:
         """Whether the value for this object depends on one that was assigned."""

@@ -17,6 +17,7 @@ from .._core.computed import Table, tables
 from .._core.slots import Layout, layout_of
 from .._errors import StaleValueError
 from .demand import Ask, Demand, Retrace, call_of
+from .plan import signature_of
 
 
 class _Running(threading.local):
@@ -77,7 +78,8 @@ def call(jitted: Callable[[Any], Any], learned: dict[Any, Any], obj: Any) -> Any
         layout = layout_of((obj,))
         if layout is None:
             return jitted(obj)
-        key = (jax.tree.structure((obj,)), layout)
+        leaves, structure = jax.tree.flatten((obj,))
+        key = (structure, layout, signature_of(leaves))
         objects = layout.objects((obj,))
         demand = Demand(objects, [None] * len(objects), (), False)
         demand.can_be_checked = False

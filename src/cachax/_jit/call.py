@@ -321,7 +321,7 @@ class Function:
                 return UNKNOWN
             demand = self._demand(entry, call)
             demand.gather(iter(new.known))
-            demand.is_last = True
+            demand.is_last = demand.is_inside = True
             types = tuple(new.types.items())
             answers, program, values = self._program(entry, demand, call.args, types)
             if any(answer.by_object for answer in answers.values()):
@@ -329,6 +329,11 @@ class Function:
             try:
                 with _tracing(program, demand):
                     out = entry.launch(program, values, call.args, call.kwargs)
+            except Retrace as retrace:  # it uses more than calls did until now
+                if retrace.demand is not demand:
+                    raise
+                forget_failed_traces(program.call)
+                return UNKNOWN
             except Exception as error:
                 if demand.failed_with != id(error):  # while it ran
                     raise

@@ -54,7 +54,8 @@ class Value:
     """The values that the body read in its turn: keys and positions; None if they are
     of other objects."""
     is_supplied: bool = False
-    """Whether the user put it there: it doesn't hold for others with its arrays."""
+    """Whether it depends on a value that the user supplied, or is one: it doesn't hold
+    for others with its arrays."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
     uses: Any = None
@@ -142,6 +143,8 @@ class Demand:
         reads a value that it doesn't have."""
         self.is_last = False
         """What is missing is computed inside, whatever it costs."""
+        self.is_inside = False
+        """But not what is known, or supplied: this is for objects that are new."""
         self.computed = False
         """Whether a value had to be computed."""
         self.call: Any = ()
@@ -284,7 +287,11 @@ class Demand:
             if ask in values:
                 self.asked[ask] = None
                 return values[ask]
-            if self.is_last or slot not in self._objects:
+            if slot not in self._objects:
+                return NOT_PROVIDED
+            if self.is_last:
+                if self.is_inside and self._is_given(slot, key):
+                    raise Retrace(self, (*self.answers, ask))
                 return NOT_PROVIDED
             if self.unstable and call_of(ask) in self.unstable:
                 return NOT_PROVIDED
@@ -311,6 +318,11 @@ class Demand:
 
         provide.is_supplied = is_supplied  # type: ignore[attr-defined]
         return provide
+
+    def _is_given(self, slot: Slot, key: Any) -> bool:
+        """Whether a value is known outside, or depends on one that was supplied."""
+        owner = self._objects[slot]
+        return bool(key.is_known(owner) or key.depends_on_supplied(owner))
 
     def _stand_in(self, ask: Ask, answer: Value) -> Any:
         """Something like the value, in a trace that will be repeated.
@@ -397,9 +409,8 @@ def by_object(key: Computed, owner: Any, static_numpy: bool) -> Value | None:
     value = key.peek(owner, memo)
     if value is memo:
         return None
-    is_supplied = key.is_supplied(owner)
     kept = memo.packed.get((key, static_numpy))
-    if kept is not None and kept[0] is value and kept[1].is_supplied == is_supplied:
+    if kept is not None and kept[0] is value:
         found: Value = kept[1]
         return found
     numbers = _traced_numbers(key, owner, value)
@@ -407,6 +418,7 @@ def by_object(key: Computed, owner: Any, static_numpy: bool) -> Value | None:
     if packed is None:
         return None
     is_fixed = key not in memo.folded and not any(map(_may_be_written, walk(value)))
+    is_supplied = key.depends_on_supplied(owner)
     found = Value(packed, by_object=True, is_supplied=is_supplied, is_fixed=is_fixed)
     if is_fixed:
         memo.packed[key, static_numpy] = (value, found)

@@ -80,11 +80,19 @@ def new_in_call(entry: Any, call: Call) -> New | None:
         places.update(span)
         if need.value.inner is None:  # it may read any value of the objects inside
             known = _known_inside(entry, objects, leaves, slot)
+            unknown = _unknown_inside(entry, objects, key, slot)
         else:
-            reads = (inner for inner, _ in need.value.inner)
-            keys = (x for x in reads if x.is_known(owner))
+            reads = dict(need.value.inner)
+            keys = [x for x in reads if x.is_known(owner)]
             known = ((slot, x) for x in keys)
+            unknown = (read for x, read in reads.items() if x not in keys)
         new.known |= dict.fromkeys(known)
+        for read in unknown:  # what is computed inside must be new as well
+            arrays = [i for i in read if isinstance(leaves[i], jax.Array)]
+            its = [i for i in arrays if index.is_new(leaves[i])]
+            if not its:
+                return None
+            new.leaves.update(dict.fromkeys(its))
     if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
         return None  # which a program that computes values does not take
     if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
@@ -141,6 +149,19 @@ def _known_inside(
         if around.start <= its.start and its.stop <= around.stop and obj is not None:
             for key in _known_of(obj, leaves[its]):
                 yield other, key
+
+
+def _unknown_inside(
+    entry: Any, objects: list[Any], key: Any, slot: int
+) -> Iterator[Sequence[int]]:
+    """The leaves of objects inside that have values which a body may read, and which
+    are not known."""
+    around, reads = entry.spans[slot], key.all_read()
+    for obj, its in zip(objects, entry.spans, strict=True):
+        if around.start <= its.start and its.stop <= around.stop and obj is not None:
+            keys = reads.intersection(keys_of(type(obj)).values())
+            if any(x is not key and not x.is_known(obj) for x in keys):
+                yield range(its.start, its.stop)
 
 
 def _are_placed_alike(leaves: Iterable[Any]) -> bool:
