@@ -352,6 +352,21 @@ def calls_host(primitive: Any, params: dict[str, Any]) -> bool:
     return any(calls_host(x.primitive, x.params) for each in jaxprs for x in each.eqns)
 
 
+def functions_in(params: dict[str, Any]) -> list[Any]:
+    """The functions of Python that operations may call later: callbacks, and rules for
+    derivatives and batches, inside other operations too."""
+    found = [x for x in params.values() if callable(x) or hasattr(x, "call_wrapped")]
+    for each in _jaxprs_in(params):
+        for eqn in getattr(each, "jaxpr", each).eqns:
+            found += functions_in(eqn.params)
+    return [x for x in found if not _is_jaxpr(x) and not isinstance(x, type)]
+
+
+def is_call(primitive: Any) -> bool:
+    """Whether an operation is the call of a jitted function."""
+    return str(primitive) in ("jit", "pjit")  # 0.7 and later; before
+
+
 def has_jaxprs(params: dict[str, Any]) -> bool:
     return bool(_jaxprs_in(params))
 

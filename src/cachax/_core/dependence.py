@@ -26,12 +26,15 @@ from .._compat import (
     aval_of,
     calls_host,
     current_trace,
+    functions_in,
     has_jaxprs,
     inputs_used,
+    is_call,
     is_ref,
     set_current_trace,
 )
-from .fields import walk
+from .fields import walk, walk_fields
+from .reads import is_watched
 
 Inputs = frozenset[int]
 """The numbers of the inputs that something depends on."""
@@ -65,6 +68,18 @@ class Dependence(TraceBase):  # type: ignore[misc]
         """From now on, a tracer that is left is as good as its value."""
         self.is_over = True
 
+    def release(self, obj: Any) -> None:
+        """Replace tracers by their values that a body has put into `obj`: it has no
+        copies of objects without arrays."""
+        for part in [*walk_fields(obj)]:
+            things = (
+                part if isinstance(part, dict | list) else getattr(part, "__dict__", {})
+            )
+            items = things.items() if isinstance(things, dict) else enumerate(things)
+            for place, x in [*items]:
+                if self.own(x):
+                    things[place] = x.value
+
     def has_survivors(self) -> bool:
         """Whether something still holds a tracer."""
         if self.tracers:
@@ -81,10 +96,13 @@ class Dependence(TraceBase):  # type: ignore[misc]
         """Those that any of them depends on."""
         return frozenset[int]().union(*(x.inputs for x in tracers if self.own(x)))
 
-    def _held_by(self, functions: Iterable[Any]) -> Inputs:
+    def _held_by(self, functions: Sequence[Any]) -> Inputs:
         """The inputs that what they close over depends on."""
-        inputs = self.inputs_of(walk([*functions]))
-        self.has_closures |= bool(inputs)
+        if not functions:
+            return frozenset()
+        parts = [*walk(functions)]
+        inputs = self.inputs_of(parts)
+        self.has_closures |= bool(inputs) or any(map(is_watched, parts))
         return inputs
 
     def _run(
@@ -116,14 +134,16 @@ class Dependence(TraceBase):  # type: ignore[misc]
             return primitive.bind(*values, **params)
 
         def used(values: list[Any]) -> list[bool]:
+            if is_call(primitive):
+                return inputs_used(params["jaxpr"])
             return inputs_used(jax.make_jaxpr(lambda *x: run([*x]))(*values))
 
         is_for_host = calls_host(primitive, params)
-        if not is_for_host and not any(isinstance(x, Tracer) for x in tracers):
+        held = self._held_by(functions_in(params))
+        if not (is_for_host or held or any(isinstance(x, Tracer) for x in tracers)):
             with set_current_trace(CONCRETE):  # a body may well keep it
                 return run([*tracers])
-        held = self._held_by(filter(callable, params.values()))
-        self.looked_at |= bool(held) and is_for_host
+        self.looked_at |= is_for_host and self.has_closures
         return self._run(tracers, run, used if has_jaxprs(params) else None, held)
 
     def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any) -> Any:
@@ -155,7 +175,7 @@ class Dependence(TraceBase):  # type: ignore[misc]
     def _run_with_rule(self, fun: Any, tracers: Any, *rules: Any) -> Any:
         with set_current_trace(self):
             results = fun.call_wrapped(*tracers)
-        held = self._held_by(getattr(rule, "f", rule) for rule in rules)
+        held = self._held_by(rules)
         inputs = held | self.inputs_of(tracers)
         if not inputs:
             return results

@@ -216,6 +216,8 @@ def inputs_of(obj: Any) -> Inputs | None:
             if issubclass(cls, ATOMS):
                 statics += map(identity_of, plain_value(thing))
             if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
+                if cls.__weakrefoffset__ == 0 and taken.parts:
+                    return None  # it would be held, with the arrays in it
                 statics.append(Same(thing))
             if cls is dict and len(thing) > 1 and id(thing) not in unordered:
                 orders.append(tuple(map(identity_of, thing)))
@@ -526,7 +528,11 @@ class Copy:
         self._around.discard(id(thing))
         new = thing
         has_arrays = self._arrays_seen > before
-        is_kept = self._keep_keys and has_arrays and _may_be_a_key(thing)
+        is_kept = self._keep_keys and (
+            _may_be_a_key(thing)
+            if has_arrays
+            else _is_one_of_a_kind(type(thing)) and not names_of(type(thing))
+        )
         is_watched = False
         if not is_kept and self._is_changed(thing, parts, taken):
             if taken.rebuild is None or hasattr(type(thing), "__del__"):

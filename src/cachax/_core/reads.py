@@ -41,6 +41,8 @@ def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
     noted = {name: held for name, held in fields.items() if held}
     try:
         found = instance_dict(obj, "__dict__")
+        for name in noted.keys() - found.keys():  # in `__slots__`
+            read.add(noted[name])
         watched = _Fields(
             (_Name(k, noted[k], read) if k in noted else k, found[k]) for k in found
         )
@@ -55,7 +57,14 @@ def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
 
 
 def _is_of_a_body(frame: Any) -> bool:
-    return not frame.f_code.co_filename.startswith(_HERE)
+    """Or of what runs it: a body may be a function written in C."""
+    code = frame.f_code
+    return not code.co_filename.startswith(_HERE) or code.co_name == "run_body"
+
+
+def is_watched(part: Any) -> bool:
+    """Whether it is the name of a field whose reads are noted."""
+    return type(part) is _Name
 
 
 class _Name(str):
@@ -101,9 +110,10 @@ def _noting(name: str) -> Callable[..., Any]:
     plain = getattr(dict, name)
 
     def method(self: _Fields, *args: Any) -> Any:
-        if _is_of_a_body(sys._getframe(1)):
-            self.note_all()
-        return plain(self, *args)
+        if not _is_of_a_body(sys._getframe(1)):
+            return plain(self, *args)
+        self.note_all()
+        return plain({str.__str__(k): x for k, x in dict.items(self)}, *args)
 
     return method
 

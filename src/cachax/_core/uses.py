@@ -165,7 +165,8 @@ def compute(
         if tracing_is_forbidden():
             return body(obj), everything(inputs, reads=all_reads(obj))
         if len(inputs.numbers) == len(inputs.arrays):
-            return body(obj), everything(inputs, False, all_reads(obj))
+            learned.put(inputs, everything(inputs, False, all_reads(obj)))
+            return body(obj), learned.get(inputs)
         if current_trace() is not CONCRETE or are_spread(inputs.arrays):
             uses = learn(body, obj, inputs, learned)
         else:
@@ -188,7 +189,7 @@ def _compute_first(
     body: Body, obj: Any, inputs: Inputs, learned: Learned
 ) -> tuple[Any, Uses | None]:
     trace = Dependence()
-    is_too_deep = False
+    is_too_deep = is_no_function = False
     run: _Run | None = None
     value: Any
     uses: Uses | None
@@ -196,6 +197,8 @@ def _compute_first(
         run = _follow(trace, body, obj, inputs, inputs.arrays)
     except RecursionError:
         is_too_deep = True
+    except _NotAFunctionError:
+        is_no_function = True
     except Exception:  # whatever it raises: it is run again as it is, and shows it
         pass
     finally:
@@ -204,8 +207,9 @@ def _compute_first(
         with _reading.paused():  # or every level inside would be tried twice
             return body(obj), everything(inputs, reads=all_reads(obj))
     if run is None:
+        trace.release(obj)
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
-        if not trace.was_refused:
+        if not (trace.was_refused or is_no_function):
             uses = learn(body, obj, inputs, learned)
     else:
         value, uses = run.structure.unflatten(run.leaves), run.uses
@@ -297,12 +301,16 @@ def all_reads(obj: Any) -> dict[Any, None]:
     return {(key, False): None for cls in parts for key in keys_of(cls).values()}
 
 
+def run_body(body: Body, obj: Any) -> Any:
+    return body(obj)  # (what is read in here counts: `reads.py`)
+
+
 def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
     """The value of a body for a copy of an object."""
     before = inputs_of(copy.obj)
     _reading.stack.append(reading)
     try:
-        value = body(copy.obj)
+        value = run_body(body, copy.obj)
     finally:
         _reading.stack.pop()
         reading.close()
