@@ -224,11 +224,14 @@ class Computed(Key):
         return self._alike[kind]
 
     def is_supplied(self, obj: Any) -> bool:
-        """Whether the user put the value there."""
-        is_supplied = self in memo_of(obj).supplied
-        if is_supplied:
+        """Whether the user put the value there; for a traced object, outside of its
+        trace."""
+        memo = memo_of(obj)
+        if self in memo.supplied:
             self.note_supplied()
-        return is_supplied
+            return True
+        outside = getattr(memo.provider, "is_supplied", None)
+        return self.was_supplied and outside is not None and bool(outside(self))
 
     def may_be_supplied(self, inputs: Inputs) -> bool:
         """Whether a user ever assigned this value, or one that its body reads."""

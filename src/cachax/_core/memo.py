@@ -350,9 +350,9 @@ def has_preset(obj: Any) -> bool:
 def preset_keys(obj: Any) -> list[Key]:
     """Of what was supplied by `preset`; for a traced object, outside of its trace."""
     memo = memo_of(obj)
-    is_supplied = getattr(memo.provider, "is_supplied", lambda key: False)
-    outside = () if memo.provider is None else keys_of(type(obj)).values()
-    return [*memo.supplied, *(key for key in outside if is_supplied(key))]
+    outside: Any = getattr(memo.provider, "is_supplied", None)
+    keys = keys_of(type(obj)).values() if outside is not None else ()
+    return [*memo.supplied, *(key for key in keys if key.was_supplied and outside(key))]
 
 
 def supplied_on(obj: Any) -> set[Any]:

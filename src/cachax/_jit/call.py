@@ -341,7 +341,10 @@ class Function:
                 return UNKNOWN
             finally:
                 demand.settle()
-            if entry.may_compute_inside:
+            objects = entry.objects(call.tree)
+            if program.passes_on(objects):
+                _pass_on_supplied(program, objects, call.leaves, out)
+            elif entry.may_compute_inside:
                 entry.note_inside(answers, program, values, new, call)
             self.took(entry, call.tree, program.asks, True)
             return out
@@ -369,17 +372,22 @@ def _pass_on_supplied(
     trace, they are read from the argument."""
 
     def provider(owner: Any) -> Callable[[Any], Any]:
-        return lambda key: key.read(owner) if key.was_supplied else NOT_PROVIDED
+        def provide(key: Any) -> Any:
+            return key.read(owner) if key.was_supplied else NOT_PROVIDED
+
+        provide.is_supplied = lambda key: key.is_supplied(owner)  # type: ignore[attr-defined]
+        return provide
 
     is_traced = any(isinstance(x, Tracer) for x in leaves)
-    for place, slot in program.returned:
+    for place, slot, is_same in program.returned:
         new, owner = objects_in(out)[place], objects[slot]
-        if is_traced:
+        if is_traced and is_same:
             memo_of(new).provider = provider(owner)
             continue
         keys: Any = keys_of(type(owner)).values()
-        for key in keys:
-            if key.was_supplied and key.is_supplied(owner):
+        for key in keys:  # an assigned value stays when fields are changed
+            stays = is_same or key.is_in_dict(owner)
+            if stays and key.was_supplied and key.is_supplied(owner):
                 memo_of(new).supply(key, key.peek(owner, None))
 
 

@@ -29,6 +29,10 @@ from .paths import Map, Reader, map_of
 from .plan import Call, Plan, Read, bits, identity, plan_for, signature_of
 from .results import take
 
+_computing_inside = threading.RLock()
+"""While one thread computes values of new arrays, the others wait: two functions may
+use the same value."""
+
 
 class Entry:
     """For one structure of arguments, or for all without objects. `tree` is of that
@@ -67,7 +71,6 @@ class Entry:
         """What can't be an input, unless the user supplies a value that can."""
         self.new_calls = 0
         """For which values had to be computed."""
-        self._lock = threading.RLock()
         self.may_compute_inside = True
 
     # How to read the arguments.
@@ -176,12 +179,12 @@ class Entry:
     def one_thread(self) -> Iterator[None]:
         """While one thread computes values of new arrays, the others wait, unless the
         one waits for them."""
-        is_alone = self._lock.acquire(timeout=1)
+        is_alone = _computing_inside.acquire(timeout=1)
         try:
             yield
         finally:
             if is_alone:
-                self._lock.release()
+                _computing_inside.release()
 
     def _in_one_thread(self, launch: Callable[..., Any], is_new: Read) -> Any:
         """A program for new arrays: of threads that call it with the same ones, the

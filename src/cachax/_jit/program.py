@@ -14,7 +14,7 @@ from .._compat import CONCRETE, UNSPECIFIED, Tracer, current_trace
 from .._core.computed import Table, tables
 from .._core.inputs import NUMBERS
 from .._core.levels import traces_in
-from .._core.memo import keys_of
+from .._core.memo import keys_of, memo_of
 from .._core.slots import layout_of
 from .._errors import LiftError
 from .demand import Answers, Demand, NeedsConcreteNumpy, Retrace, objects_in
@@ -59,8 +59,9 @@ class Program:
         self.asks = tuple(answers)
         self.forms = tuple(answer.packed.form for answer in answers.values())
         self.computes_inside = computes_inside
-        self.returned: list[tuple[int, int]] = []
-        """Which objects of the result are which of the arguments."""
+        self.returned: list[tuple[int, int, bool]] = []
+        """Which objects of the result are which of the arguments, and whether they
+        still have their fields."""
         self._brings = brings
         """Whether values come out with the result."""
         self.fun = fun
@@ -126,18 +127,18 @@ class Program:
         tables.running.append(table)
         try:
             out = self.fun()(*args, **kwargs)
+            if self._brings:
+                self.returned = [
+                    (place, slot, memo_of(copy).provider is not None)
+                    for place, x in enumerate(objects_in(out))
+                    for slot, copy in enumerate(copies)
+                    if x is copy
+                ]
+                arguments = copies if self.computes_inside else []
+                types = [*map(type, demand.leaves)]
+                out = bring_out(out, leaves, table, arguments, types, self._has_tree)
             demand.check()
-            if not self._brings:
-                return out
-            self.returned = [
-                (place, slot)
-                for place, x in enumerate(objects_in(out))
-                for slot, copy in enumerate(copies)
-                if x is copy
-            ]
-            arguments = copies if self.computes_inside else []
-            types = [*map(type, demand.leaves)]
-            return bring_out(out, leaves, table, arguments, types, self._has_tree)
+            return out
         except Exception as error:
             demand.check_failed(error)
             raise
@@ -146,7 +147,7 @@ class Program:
 
     def passes_on(self, objects: Sequence[Any]) -> bool:
         """Whether it returns an argument as it is that may have a supplied value."""
-        returned = (objects[slot] for _, slot in self.returned)
+        returned = (objects[slot] for _, slot, _ in self.returned)
         keys = (key for obj in returned for key in keys_of(type(obj)).values())
         return any(key.was_supplied for key in keys)
 

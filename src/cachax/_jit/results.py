@@ -16,11 +16,12 @@ from jax.tree_util import tree_flatten
 from .._compat import CONCRETE, Tracer, has_several_devices, trace_context
 from .._core import index
 from .._core.computed import Computed, Table, holds, table_of
+from .._core.fields import walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
-from .._core.memo import memo_of
+from .._core.memo import memo_of, preset_keys
 from .._core.structure import Structure, survives
-from .._core.uses import Uses
+from .._core.uses import Uses, has_supplied
 from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
 from .demand import objects_in
 from .paths import Reader, joined
@@ -203,7 +204,8 @@ def bring_out(
         found += _computed_on(obj, number, given, table, True, types)
     for number, obj in enumerate(objects_in(out)):
         found += _computed_on(obj, number, leaves, table, False, ())
-        found += _supplied_for(obj, number)
+        if not any(obj is argument for argument, _ in table.arguments):
+            found += _supplied_for(obj, number)
     if not follows and not found and not keep:
         return out
     arrays = [x for _, arrays in found for x in arrays]
@@ -250,6 +252,8 @@ def _computed_on(
             packed = pack(value, key.of(obj), template=shaped)
         if is_argument and _has_computed_inside(value, table):
             raise CannotComeOutError
+        if any(map(has_supplied, walk(value))):  # which would be lost
+            template = None
         if template is None or packed is None or not uses.is_shareable(inputs):
             if is_argument:
                 raise CannotComeOutError
@@ -312,10 +316,11 @@ def _with_numbers(inputs: Inputs, numbers: dict[int, Any]) -> Inputs:
 
 
 def _supplied_for(obj: Any, number: int) -> Iterator[tuple[Brought, Sequence[Any]]]:
-    """Values that the function itself supplied (`preset`) for an object it returns."""
-    keys: Any = memo_of(obj).supplied
+    """Values that were supplied (`preset`) for an object that is returned, and is not
+    an argument: the function supplied them, or it is a part of a value."""
+    keys: Any = preset_keys(obj)
     for key in keys:
-        packed = pack(key.peek(obj, None), key.of(obj))
+        packed = pack(key.read(obj), key.of(obj))
         if packed is not None:
             empty = replace(packed, arrays=())
             yield Brought(key, empty, False, number, key.of(obj), True), packed.arrays
