@@ -84,7 +84,27 @@ def with_vmap(obj: Any) -> Any:
     return scaled(obj.x)
 
 
-MADE = {f.__name__: f for f in (with_callback, with_jvp, with_vjp, with_vmap)}
+def with_callback_in_jit(obj: Any) -> Any:
+    def host(x: Any) -> Any:
+        return np.asarray(x) * np.asarray(obj.scale)
+
+    result = jax.ShapeDtypeStruct(obj.x.shape, "float32")
+    return jax.jit(lambda x: jax.pure_callback(host, result, x))(obj.x)
+
+
+def with_callback_for_each(obj: Any) -> Any:
+    def host(x: Any) -> Any:
+        return np.float32(np.asarray(x) * np.asarray(obj.scale))
+
+    def one(x: Any) -> Any:
+        result = jax.ShapeDtypeStruct((), "float32")
+        return jax.pure_callback(host, result, x, vmap_method="sequential")
+
+    return jax.vmap(one)(obj.x)
+
+
+CALLBACKS = (with_callback, with_callback_in_jit, with_callback_for_each)
+MADE = {f.__name__: f for f in (*CALLBACKS, with_jvp, with_vjp, with_vmap)}
 TWO, THREE = jnp.float32(2), jnp.float32(3)
 SCALES = {"arrays": (TWO, THREE), "numbers": (2.0, 3.0)}
 X = jnp.ones(3)
@@ -101,7 +121,40 @@ def test_what_it_reads_later_counts(make: Any, scales: Any) -> None:
             assert cachax.jit(lambda o: o.value + 0)(obj).tolist() == expected
 
 
-@pytest.mark.parametrize("make", [with_jvp, with_vjp])
+def with_rule_inside(wrap: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def make(obj: Any) -> Any:
+        @jax.custom_vjp
+        def same(x: Any) -> Any:
+            return x * 1.0
+
+        same.defvjp(lambda x: (x * 1.0, None), lambda _, t: (-obj.scale * t,))
+        return wrap(same)(obj.x)
+
+    return make
+
+
+def scanned(fun: Any) -> Any:
+    return lambda x: jax.lax.scan(lambda c, v: (c, fun(v)), 0.0, x)[1]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def with_cotangent(fun: Any, x: Any) -> Any:
+    return x * 1.0
+
+
+with_cotangent.defvjp(lambda fun, x: (x * 1.0, None), lambda fun, _, t: (fun(t),))
+
+RULES = {
+    "jvp": with_jvp,
+    "vjp": with_vjp,
+    "in jit": with_rule_inside(jax.jit),
+    "in checkpoint": with_rule_inside(jax.checkpoint),
+    "in scan": with_rule_inside(scanned),
+    "not differentiated": lambda o: with_cotangent(lambda t: -t * o.scale, o.x),
+}
+
+
+@pytest.mark.parametrize("make", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("scales", SCALES.values(), ids=SCALES)
 def test_derivatives_of_what_it_reads_later(make: Any, scales: Any) -> None:
     def slope(cls: Any, jit: Any) -> Any:
@@ -125,7 +178,7 @@ def test_the_derivative_with_respect_to_a_different_field(make: Any) -> None:
         return jax.grad(total)(X)
 
     assert slope(Scaled, X).tolist() == slope(Plain, X).tolist()
-    if make in (with_callback, with_vmap):  # which have no derivative
+    if make in (*CALLBACKS, with_vmap):  # which have no derivative
         return
     both = jax.grad(lambda x: jnp.sum(cachax.jit(functools.partial(slope, Scaled))(x)))
     plain = jax.grad(lambda x: jnp.sum(jax.jit(functools.partial(slope, Plain))(x)))

@@ -1,0 +1,101 @@
+"""Values that the user supplied belong to their object, wherever that goes."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import cachax
+
+ONES = jnp.ones(2)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Part:
+    x: Any
+
+    @cachax.cached_property
+    def wave(self) -> Any:
+        return jnp.sin(self.x)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    x: Any
+    part: Any
+
+    @cachax.cached_property
+    def product(self) -> Any:
+        return self.x * self.part.wave
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Maker:
+    x: Any
+
+    @cachax.cached_property
+    def part(self) -> Any:
+        return cachax.preset(Part(self.x * 2), wave=self.x * 100)
+
+    @cachax.cached_property
+    def more(self) -> Any:
+        return self.part.wave + 1
+
+
+def supplied() -> Part:
+    return cachax.preset(Part(ONES), wave=jnp.full(2, 100.0))
+
+
+def test_an_object_that_is_returned_beside_a_new_one() -> None:
+    part, use = supplied(), cachax.jit(lambda part, other: (part, other.wave))
+    for i in range(12):
+        assert use(part, Part(ONES * i))[0].wave.tolist() == [100, 100]
+
+
+def test_through_a_nested_function() -> None:
+    inner = cachax.jit(lambda part: part)
+    assert inner(inner(supplied())).wave.tolist() == [100, 100]
+    assert cachax.jit(lambda part: inner(part))(supplied()).wave.tolist() == [100, 100]
+    assert cachax.jit(lambda part: inner(part))(Part(ONES)).wave[0] == jnp.sin(1)
+
+
+def test_an_object_in_a_value() -> None:
+    maker = Maker(ONES)
+    assert cachax.jit(lambda m: m.part)(maker).wave.tolist() == [100, 100]
+
+    def make(m: Any) -> Any:
+        new = Maker(m.x * 3)
+        return new, new.more
+
+    assert cachax.jit(make)(maker)[0].part.wave.tolist() == [300, 300]
+    use = cachax.jit(lambda m: m.more)
+    for _ in range(12):  # from the ninth call on, values are computed inside
+        maker = Maker(jnp.ones(2))
+        assert use(maker).tolist() == [101, 101]
+        assert maker.part.wave.tolist() == [100, 100]
+
+
+def test_two_objects_of_which_one_has_it() -> None:
+    def both(whole: Any) -> Any:
+        known, other = Whole(whole.x, whole.part), Whole(whole.x, Part(whole.part.x))
+        return known.product, other.product
+
+    whole = Whole(ONES, supplied())
+    for _ in range(3):
+        known, other = cachax.jit(both)(whole)
+        assert known.tolist() == [100, 100]
+        assert other[0] == jnp.sin(1)
+        assert cachax.jit(both)(Whole(ONES, Part(ONES)))[0][0] == jnp.sin(1)
+
+
+def test_an_object_that_the_function_changes() -> None:
+    def change(part: Any) -> Any:
+        part.x = part.x * 2
+        return part
+
+    assert change(supplied()).wave[0] == jnp.sin(2)
+    assert cachax.jit(change)(supplied()).wave[0] == jnp.sin(2)

@@ -1,0 +1,199 @@
+"""What a body reads of its object, in whatever way."""
+
+import dataclasses
+import gc
+import operator
+import pickle
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pydantic
+import pytest
+
+import cachax
+
+from measure import computations, computing
+
+ONES = jnp.ones(2)
+
+
+def test_slots_beside_a_dict() -> None:
+    class Base:
+        __slots__ = ("scale",)
+
+    class Scaled(Base):
+        def __init__(self, x: Any, scale: float) -> None:
+            self.x, self.scale = x, scale
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.x * self.scale
+
+    first = Scaled(ONES, 2.0)
+    assert first.value[0] == 2
+    assert Scaled(ONES, 3.0).value[0] == 3
+    first.scale = 5.0
+    assert first.value[0] == 5
+
+
+def test_private_attributes_of_pydantic() -> None:
+    class Model(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+        x: jax.Array
+        _scale: float = pydantic.PrivateAttr(1.0)
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.x * self._scale
+
+    model = Model(x=ONES)
+    assert model.value[0] == 1
+    model._scale = 2.0
+    assert model.value[0] == 2
+
+
+def test_a_body_that_is_written_in_c() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Numbered:
+        x: jax.Array
+        n: float
+        value = cachax.cached_property(operator.attrgetter("n"))
+
+    assert [Numbered(ONES, float(n)).value for n in range(3)] == [0, 1, 2]
+
+
+def test_names_of_fields_are_strings() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Named:
+        x: jax.Array
+        n: float
+
+        @cachax.cached_property
+        def doubled(self) -> Any:
+            return {name: 2 * part for name, part in vars(self).items()}
+
+        @cachax.cached_property
+        def names(self) -> Any:
+            return (*vars(self), *vars(self).keys(), *{**vars(self)})
+
+    for i in range(2):
+        named = Named(ONES * i, 2.0)
+        assert {type(name) for name in (*named.doubled, *named.names)} == {str}
+
+
+def test_which_object_it_is() -> None:
+    class Solver:
+        def __init__(self, **options: Any) -> None:
+            self.options = options
+
+    direct, other = Solver(pivot=True), Solver()
+
+    class System:
+        def __init__(self, x: Any, solver: Any) -> None:
+            self.x, self.solver = x, solver
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.x * {direct: 2.0, other: 4.0}[self.solver]
+
+    for i in (1, 2):
+        assert System(ONES * i, direct).value[0] == 2 * i
+        assert System(ONES * i, other).value[0] == 4 * i
+
+
+def test_what_a_body_puts_into_an_object_inside() -> None:
+    class Workspace:
+        gram: Any = None
+
+    class Points:
+        def __init__(self, x: Any) -> None:
+            self.x, self.workspace = x, Workspace()
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            if self.workspace.gram is None:
+                self.workspace.gram = jnp.outer(self.x, self.x)
+            return self.workspace.gram.sum()
+
+    points = Points(ONES)
+    assert points.total == 4
+    assert pickle.loads(pickle.dumps(points.workspace.gram)).sum() == 4
+
+
+def test_a_body_that_returns_a_function_is_started_twice_at_most() -> None:
+    starts = []
+
+    class Scaled:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        @cachax.cached_property
+        def apply(self) -> Any:
+            starts.append(1)
+            doubled = 2 * self.x
+            return lambda y: y * doubled
+
+    assert Scaled(ONES).apply(3)[0] == 6
+    assert len(starts) <= 2
+
+
+def test_objects_that_cannot_be_weakly_referenced_are_not_held() -> None:
+    class Inner:
+        __slots__ = ("a",)
+
+        def __init__(self, a: Any) -> None:
+            self.a = a
+
+    class Outer:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.inner.a * 2
+
+    arrays = []
+    for i in range(5):
+        outer = Outer(Inner(ONES * i))
+        assert outer.value[0] == 2 * i
+        arrays.append(weakref.ref(outer.inner.a))
+    del outer
+    gc.collect()
+    assert [array() for array in arrays] == [None] * 5
+
+
+@pytest.mark.parametrize("is_static", [True, False])
+def test_a_value_of_an_object_inside_that_has_numbers_only(is_static: bool) -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        scale: float
+
+        @cachax.cached_property
+        def double(self) -> Any:
+            return 2 * self.scale
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class State:
+        x: jax.Array
+        y: jax.Array
+        config: Config = dataclasses.field(metadata={"static": is_static})
+
+        @cachax.cached_property
+        def scaled(self) -> Any:
+            computing("scaled")
+            return self.x * self.config.double
+
+    step = cachax.jit(lambda s: dataclasses.replace(s, y=s.y + s.scaled))
+    with computations() as counts:
+        state = State(ONES, ONES, Config(2.0))
+        for _ in range(5):
+            state = step(state)
+    assert counts["scaled"] <= 1 + (not is_static)  # `scale` becomes an array
+    assert state.y[0] == 21
+    assert State(ONES, ONES, Config(3.0)).scaled[0] == 6
