@@ -6,7 +6,7 @@ from .run import all_well, run
 MESSAGES = {
     "first_read_in_one_process": ["State.mean(1, ", "State.solution(1, "],
     "cleared_in_one_process": ["run World.use.<locals>.use(", "compute State."],
-    "called_in_one_process": ["with total, solution", "leave cachax.agree"],
+    "called_in_one_process": ["with solution, total", "leave cachax.agree"],
     "made_with_other_static_fields": ["mean(1, float32[4]", "mean(2, float32[4]"],
     "an_error_in_one_process": ["raise ValueError: the local data are bad"],
     "too_late": [f"process 1: nothing within {SHORT:g} s"],
