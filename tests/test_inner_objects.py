@@ -757,3 +757,25 @@ def test_to_clear_a_value_of_an_object_that_is_a_value() -> None:
     preset = cachax.preset(whole.part, wave=jnp.zeros(3))
     whole = cachax.preset(whole, part=preset)
     assert use(whole).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_an_object_that_is_returned_beside_one_of_its_arrays(order: Any) -> None:
+    class Part(struct.PyTreeNode):
+        a: Any
+
+        @cachax.cached_property
+        def wave(self) -> Any:
+            computing("wave")
+            return jnp.sin(self.a)
+
+    @cachax.jit
+    def make(a: Any) -> Any:
+        part = Part(a * 2)
+        both = (part, part.a)
+        return both[order[0]], both[order[1]], part.wave
+
+    with computations() as counts:
+        part = make(jnp.ones(3))[order.index(0)]
+        assert (part.wave == jnp.sin(2)).all()
+    assert counts == {"wave": 1}

@@ -99,3 +99,20 @@ def test_an_object_that_the_function_changes() -> None:
 
     assert change(supplied()).wave[0] == jnp.sin(2)
     assert cachax.jit(change)(supplied()).wave[0] == jnp.sin(2)
+
+
+def test_a_value_of_the_same_arrays_inside_a_nested_function() -> None:
+    inner = cachax.jit(lambda part: (Part(part.x).wave, part))
+    for part in (supplied(), Part(ONES), supplied()):
+        expected = part.wave.tolist()
+        assert inner(part)[1].wave.tolist() == expected
+        assert cachax.jit(lambda p: inner(p)[1])(part).wave.tolist() == expected
+        assert cachax.jit(lambda p: inner(p)[1].wave)(part).tolist() == expected
+
+
+def test_which_object_is_returned_depends_on_the_shape() -> None:
+    choose = cachax.jit(lambda a, b: a if len(a.x) > 2 else b)
+    for n in (2, 3, 2, 3):
+        a = cachax.preset(Part(jnp.ones(n)), wave=jnp.full(n, 100.0))
+        b = cachax.preset(Part(jnp.ones(n)), wave=jnp.full(n, 200.0))
+        assert choose(a, b).wave[0] == (100 if n > 2 else 200)

@@ -379,7 +379,7 @@ def _pass_on_supplied(
         return provide
 
     is_traced = any(isinstance(x, Tracer) for x in leaves)
-    for place, slot, is_same in program.returned:
+    for place, slot, is_same in program.returned.get(signature_of(leaves), ()):
         new, owner = objects_in(out)[place], objects[slot]
         if is_traced and is_same:
             memo_of(new).provider = provider(owner)

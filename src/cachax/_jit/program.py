@@ -20,6 +20,7 @@ from .._errors import LiftError
 from .demand import Answers, Demand, NeedsConcreteNumpy, Retrace, objects_in
 from .entry import Entry
 from .options import Options
+from .plan import signature_of
 from .results import About, bring_out
 
 
@@ -59,9 +60,9 @@ class Program:
         self.asks = tuple(answers)
         self.forms = tuple(answer.packed.form for answer in answers.values())
         self.computes_inside = computes_inside
-        self.returned: list[tuple[int, int, bool]] = []
+        self.returned: dict[Any, list[tuple[int, int, bool]]] = {}
         """Which objects of the result are which of the arguments, and whether they
-        still have their fields."""
+        still have their fields; for arguments of certain shapes."""
         self._brings = brings
         """Whether values come out with the result."""
         self.fun = fun
@@ -128,7 +129,7 @@ class Program:
         try:
             out = self.fun()(*args, **kwargs)
             if self._brings:
-                self.returned = [
+                self.returned[signature_of(demand.leaves)] = [
                     (place, slot, memo_of(copy).provider is not None)
                     for place, x in enumerate(objects_in(out))
                     for slot, copy in enumerate(copies)
@@ -147,8 +148,8 @@ class Program:
 
     def passes_on(self, objects: Sequence[Any]) -> bool:
         """Whether it returns an argument as it is that may have a supplied value."""
-        returned = (objects[slot] for _, slot, _ in self.returned)
-        keys = (key for obj in returned for key in keys_of(type(obj)).values())
+        slots = {slot for each in self.returned.values() for _, slot, _ in each}
+        keys = (key for x in slots for key in keys_of(type(objects[x])).values())
         return any(key.was_supplied for key in keys)
 
 

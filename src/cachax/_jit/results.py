@@ -93,13 +93,18 @@ class About(int):
 
     follows: Pairs
     """Pairs of a leaf of the arguments and the leaf of the result that it is."""
+    same: Pairs
+    """Pairs of leaves of the result that are the same."""
     brought: tuple[Brought, ...]
     keep: Any = None
     """Keeps it all, given the arguments, the result and the arrays of the values."""
 
-    def __new__(cls, follows: Pairs = (), brought: tuple[Brought, ...] = ()) -> "About":
+    def __new__(
+        cls, follows: Pairs = (), same: Pairs = (), brought: tuple[Brought, ...] = ()
+    ) -> "About":
         about = super().__new__(cls)
         about.follows = follows
+        about.same = same
         about.brought = brought
         return about
 
@@ -141,6 +146,9 @@ class About(int):
         ]
         # What follows an argument may be known only now.
         code_of_all = [*code[True], *follow, *code[False]]
+        for i, j in self.same:
+            one, other = returned.array(i, out_leaves), returned.array(j, out_leaves)
+            code_of_all.append(f"hasattr({one}, '_cachax') and follow({one}, {other})")
         self.keep = given.function(code_of_all, "out", "arrays", "entry", **names)
 
     def take(self, result: Any, entry: Any, args: Any, kwargs: Any) -> Any:
@@ -209,7 +217,11 @@ def bring_out(
     if not follows and not found and not keep:
         return out
     arrays = [x for _, arrays in found for x in arrays]
-    return {About(follows, tuple(brought for brought, _ in found)): (out, arrays)}
+    first = {id(x): i for i, x in reversed([*enumerate(leaves)])}
+    same = tuple((first[id(x)], i) for i, x in enumerate(leaves) if first[id(x)] != i)
+    brought = tuple(brought for brought, _ in found)
+    about = About(follows, same if any(x.leaves for x in brought) else (), brought)
+    return {about: (out, arrays)}
 
 
 class CannotComeOutError(Exception):
@@ -228,12 +240,12 @@ def _computed_on(
     inputs = _as_rebuilt(obj) if table.records else None
     if inputs is None:
         return
-    places = {id(x): i for i, x in enumerate(leaves)}
+    places = {id(x): i for i, x in reversed([*enumerate(leaves)])}  # the first one
     numbers = {id(leaves[i]): i for i, cls in enumerate(types) if cls in NUMBERS}
     pairs = ((i, numbers.get(id(x))) for i, x in enumerate(inputs.arrays))
     traced = {i: place for i, place in pairs if place is not None}
     for key, its, uses, value in table.records:
-        if not holds(uses, inputs, its, table):
+        if not holds(uses, inputs, its, table) or key.depends_on_supplied(obj):
             continue
         outside = inputs
         if traced:
