@@ -33,7 +33,7 @@ from .._compat import (
     is_ref,
     set_current_trace,
 )
-from .fields import walk, walk_fields
+from .fields import instance_dict, walk, walk_fields
 from .reads import is_watched
 
 Inputs = frozenset[int]
@@ -72,13 +72,15 @@ class Dependence(TraceBase):  # type: ignore[misc]
         """Replace tracers by their values that a body has put into `obj`: it has no
         copies of objects without arrays."""
         for part in [*walk_fields(obj)]:
-            things = (
-                part if isinstance(part, dict | list) else getattr(part, "__dict__", {})
-            )
-            items = things.items() if isinstance(things, dict) else enumerate(things)
-            for place, x in [*items]:
-                if self.own(x):
-                    things[place] = x.value
+            things: Any = part
+            if type(part).__dictoffset__ and not isinstance(part, dict | list | type):
+                things = instance_dict(part, "__dict__")
+            if isinstance(things, dict | list):
+                is_list = isinstance(things, list)
+                items = enumerate(things) if is_list else things.items()
+                for place, x in [*items]:
+                    if self.own(x):
+                        things[place] = x.value
 
     def has_survivors(self) -> bool:
         """Whether something still holds a tracer."""

@@ -48,10 +48,7 @@ def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
         )
         watched.held, watched.read = tuple(noted.values()), read
         object.__setattr__(obj, "__dict__", watched)
-    except (
-        AttributeError,
-        TypeError,
-    ):  # it has no `__dict__`, or a property of that name
+    except (AttributeError, TypeError):  # no `__dict__`, or a property of that name
         return False
     return True
 
