@@ -75,12 +75,11 @@ class Dependence(TraceBase):  # type: ignore[misc]
             things: Any = part
             if type(part).__dictoffset__ and not isinstance(part, dict | list | type):
                 things = instance_dict(part, "__dict__")
-            if isinstance(things, dict | list):
-                is_list = isinstance(things, list)
-                items = enumerate(things) if is_list else things.items()
-                for place, x in [*items]:
-                    if self.own(x):
-                        things[place] = x.value
+            items: Any = enumerate(things) if isinstance(things, list) else ()
+            items = things.items() if isinstance(things, dict) else items
+            for place, x in [*items]:
+                if self.own(x):
+                    things[place] = x.value
 
     def has_survivors(self) -> bool:
         """Whether something still holds a tracer."""
