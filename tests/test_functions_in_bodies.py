@@ -188,7 +188,7 @@ def test_the_derivative_with_respect_to_a_different_field(make: Any) -> None:
 def test_helpers_that_keep_arrays() -> None:
     """What doesn't depend on the object is an ordinary array, however a body runs."""
 
-    @functools.lru_cache
+    @functools.lru_cache  # noqa: CX204 (that is the test)
     def grid(n: Any) -> Any:
         return jnp.linspace(0.0, 1.0, n)
 
