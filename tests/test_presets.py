@@ -116,3 +116,42 @@ def test_which_object_is_returned_depends_on_the_shape() -> None:
         a = cachax.preset(Part(jnp.ones(n)), wave=jnp.full(n, 100.0))
         b = cachax.preset(Part(jnp.ones(n)), wave=jnp.full(n, 200.0))
         assert choose(a, b).wave[0] == (100 if n > 2 else 200)
+
+
+def test_in_the_value_of_a_preset() -> None:
+    def make(x: Any) -> Any:
+        return cachax.preset(Maker(x), part=cachax.preset(Part(x), wave=9 * x))
+
+    for fun in (make, cachax.jit(make)):
+        assert fun(ONES).part.wave.tolist() == [9, 9]
+        slope = jax.grad(lambda x, fun=fun: jnp.sum(fun(x).part.wave))
+        assert slope(ONES).tolist() == [9, 9]
+
+
+def test_of_an_object_inside_one_that_a_body_makes() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Moved:
+        part: Any
+        y: Any
+
+        @cachax.cached_property
+        def direct(self) -> Any:
+            return self.part.wave + self.y
+
+        @cachax.cached_property
+        def moved(self) -> Any:
+            return dataclasses.replace(self, y=self.y * 1.0).direct
+
+    assert Moved(supplied(), ONES).moved.tolist() == [101, 101]
+    assert Moved(Part(ONES), ONES).moved[0] == jnp.sin(1) + 1
+
+
+def test_through_a_nested_function_under_grad() -> None:
+    inner = cachax.jit(lambda part: (Part(part.x).wave, part))
+
+    def loss(x: Any) -> Any:
+        return jnp.sum(inner(cachax.preset(Part(x), wave=100 * x))[1].wave)
+
+    assert loss(ONES) == jax.jit(loss)(ONES) == 200
+    assert jax.grad(loss)(ONES).tolist() == [100, 100]

@@ -16,6 +16,11 @@ import cachax
 
 from measure import computations, computing
 
+if hasattr(jax, "enable_x64"):
+    enable_x64 = jax.enable_x64
+else:  # before 0.8
+    from jax.experimental import enable_x64
+
 ONES = jnp.ones(2)
 
 
@@ -197,3 +202,71 @@ def test_a_value_of_an_object_inside_that_has_numbers_only(is_static: bool) -> N
     assert counts["scaled"] <= 1 + (not is_static)  # `scale` becomes an array
     assert state.y[0] == 21
     assert State(ONES, ONES, Config(3.0)).scaled[0] == 6
+
+
+def test_the_text_of_an_array() -> None:
+    def remembered(fun: Any) -> Any:
+        known: dict[str, Any] = {}
+
+        def wrapper(part: Any) -> Any:
+            if repr(part) not in known:
+                known[repr(part)] = fun(part)
+            return known[repr(part)]
+
+        return wrapper
+
+    class Labelled:
+        def __init__(self, x: Any, parts: Any) -> None:
+            self.x, self.parts = x, parts
+
+        @cachax.cached_property
+        def label(self) -> Any:
+            texts = jax.tree.leaves(jax.tree.map(str, self.parts))
+            return f"{self.x} {self.x!s} {self.x!r}", str(self.x), texts
+
+        @cachax.cached_property
+        def doubled(self) -> Any:
+            return jax.tree.map(remembered(lambda part: 2 * part), self.parts)
+
+    for i in (1, 2):
+        x, parts = jnp.float32(i), {"a": jnp.float32(i), "b": jnp.float32(5 * i)}
+        labelled = Labelled(x, parts)
+        expected = f"{x} {x!s} {x!r}", str(x), [str(part) for part in parts.values()]
+        assert labelled.label == expected
+        assert labelled.doubled == {"a": 2 * i, "b": 10 * i}
+
+
+def test_what_is_used_depends_on_the_configuration() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Either:
+        a: Any
+        b: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            is_wide = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+            return self.a * 1.0 if is_wide else self.b * 1.0
+
+    assert Either(ONES, ONES).value[0] == 1
+    with enable_x64(True):
+        assert Either(ONES, ONES).value[0] == 1
+        assert Either(2 * ONES, ONES).value[0] == 2
+        slope = jax.grad(lambda a: jnp.sum(Either(a, ONES).value))
+        assert slope(ONES)[0] == 1
+
+
+def test_a_tree_structure_that_holds_a_function() -> None:
+    class Scaled:
+        def __init__(self, x: Any, scale: Any) -> None:
+            self.x, self.scale = x, scale
+
+        @cachax.cached_property
+        def parts(self) -> Any:
+            scale = self.scale
+            function = jax.tree_util.Partial(lambda x, y: x * y * scale, self.x)
+            return jax.tree.flatten(function)
+
+    for scale in (2.0, 3.0):
+        leaves, tree = Scaled(ONES, jnp.float32(scale)).parts
+        assert jax.tree.unflatten(tree, leaves)(1.0)[0] == scale

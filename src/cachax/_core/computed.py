@@ -82,7 +82,7 @@ class Computed(Key):
         record = None if inputs is None else self.record(inputs)
         if record is None or inputs is None:
             return default
-        if self.may_be_supplied(inputs) and self.uses_supplied(obj, inputs):
+        if self.uses_supplied(obj, inputs):
             return default
         return record.template.fill(record.uses.arrays(inputs))
 
@@ -125,7 +125,7 @@ class Computed(Key):
         if inputs is None:
             return self.evaluate(obj, None)[0], None
         traces = traces_in(obj)
-        if self.may_be_supplied(inputs) and self.uses_supplied(obj, inputs):
+        if self.uses_supplied(obj, inputs):
             return self.evaluate(obj, None)[0], None
         used = self._traces_used(obj, inputs, traces)
         if not used:
@@ -233,18 +233,9 @@ class Computed(Key):
         outside = getattr(memo.provider, "is_supplied", None)
         return self.was_supplied and outside is not None and bool(outside(self))
 
-    def may_be_supplied(self, inputs: Inputs) -> bool:
-        """Whether a user ever assigned this value, or one that its body reads."""
-        if self.was_supplied:
-            return True
-        uses = self.learned.get(inputs)
-        return uses is not None and any(
-            key.may_be_supplied(inputs) if is_same else key.was_ever_supplied()
-            for key, is_same in uses.reads
-        )
-
     def was_ever_supplied(self) -> bool:
-        """The same for any object."""
+        """Whether a user ever assigned this value, or one that its body has read, of
+        whatever object."""
         return any(key.was_supplied for key in self.all_read())
 
     def all_read(self) -> set[Any]:

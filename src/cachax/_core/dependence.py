@@ -7,6 +7,7 @@ ordinary array, which a body may well keep. If the body looks at the contents of
 array (`if x > 0`, `np.asarray(x)`), it gets them, and that is noted.
 """
 
+import dataclasses
 import gc
 import operator
 import sys
@@ -102,6 +103,9 @@ class Dependence(TraceBase):  # type: ignore[misc]
         if not functions:
             return frozenset()
         parts = [*walk(functions)]
+        classes = {type(x) for x in parts if "<locals>" in type(x).__qualname__}
+        methods = [x for cls in classes for x in vars(cls).values() if callable(x)]
+        parts += walk(methods)  # they may close over something as well
         inputs = self.inputs_of(parts)
         self.has_closures |= bool(inputs) or any(map(is_watched, parts))
         return inputs
@@ -253,7 +257,8 @@ class Dependent(Tracer):  # type: ignore[misc]
     def __repr__(self) -> str:
         return str(self.aval) if _is_for_jax() else repr(self._look())
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return str(self.aval) if _is_for_jax() else str(self._look())
 
     def _look(self) -> Any:
         self._trace.looked_at = True
@@ -263,17 +268,18 @@ class Dependent(Tracer):  # type: ignore[misc]
 def _is_for_jax() -> bool:
     """Whether JAX wants the text of an object, to say in messages which function it
     is: no result depends on it."""
-    frame: Any = sys._getframe(1)
-    callee = frame
-    while frame is not None and not frame.f_code.co_filename.endswith(_RUNS_BODIES):
-        if frame.f_code.co_filename.startswith(_JAX):
-            return callee.f_code.co_name in ("__repr__", "__str__", "wrapper")
-        callee, frame = frame, frame.f_back
-    return False
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name in ("__repr__", "__str__", _REPR):
+        frame = frame.f_back
+    file = "" if frame is None else frame.f_code.co_filename
+    return file.startswith(_JAX) and not file.endswith(_MAPS)
 
 
 _JAX = str(Path(jax.__file__).parent)
-_RUNS_BODIES = str(Path("_core", "uses.py"))
+_MAPS = ("tree_util.py", "tree.py")
+"""Where JAX calls functions on parts of trees."""
+_REPR = dataclasses.make_dataclass("_", [])().__repr__.__code__.co_name
+"""The name of what dataclasses have for `__repr__`."""
 
 
 def _forwarding(name: str) -> property:

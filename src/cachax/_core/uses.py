@@ -136,11 +136,11 @@ class Learned:
         """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
-        for kind in [*self._kinds.get(inputs.statics, ())]:
-            uses = self._uses.get((kind, inputs.given(*kind)))
-            if uses is not None and all(
-                type(x) not in NUMBERS for x in uses.arrays(inputs)
-            ):
+        kinds = self._kinds.get(inputs.statics)
+        now = settings() if kinds else ()
+        for kind in [*(kinds or ())]:
+            uses = self._uses.get((kind, inputs.given(*kind), now))
+            if uses is not None and NUMBERS.isdisjoint(map(type, uses.arrays(inputs))):
                 return uses
         return None
 
@@ -151,7 +151,7 @@ class Learned:
         kinds[kind] = None
         if not uses.is_ordered:  # which is better to know
             kinds.pop((uses.numbers, True), None)
-        self._uses[kind, inputs.given(*kind)] = uses
+        self._uses[kind, inputs.given(*kind), settings()] = uses
 
 
 def compute(
@@ -491,7 +491,9 @@ class _NotAFunctionError(Exception):
 def _may_hide(value: Any) -> bool:
     """Whether code in a value may close over an array."""
     return any(
-        callable(part) or "<locals>" in type(part).__qualname__
+        callable(part)
+        or "<locals>" in type(part).__qualname__
+        or isinstance(part, jax.tree_util.PyTreeDef)
         for part in walk(value)
         if not isinstance(part, _ARRAYS)
     )
@@ -556,7 +558,8 @@ class Reading:
     def _made_of_values(self, obj: Any) -> Any:
         """An object that the body made, with the arrays behind the tracers."""
         inputs = inputs_of(obj)
-        if inputs is None or any(map(has_supplied, walk_fields(obj))):
+        originals = map(self.copy.original, walk_fields(obj))
+        if inputs is None or any(map(has_supplied, originals)):
             return None
         try:
             values = map(self._trace.value, inputs.arrays)

@@ -42,6 +42,9 @@ class Brought:
     """For reports: its class and property."""
     is_supplied: bool = False
     """Whether the user put it there: it belongs to the object."""
+    path: tuple[tuple[Any, int], ...] = ()
+    """If that object is in a supplied value in its turn: which value, and which of the
+    objects in it."""
     leaves: tuple[int, ...] = ()
     """Which leaves it came from, of the arguments or of the result. If it used no array
     of an argument: those of its object."""
@@ -81,6 +84,8 @@ class Brought:
     def supply(self, out: Any, arrays: Any) -> None:
         """Put it on the object in the result."""
         obj = objects_in(out)[self.number]
+        for key, number in self.path:
+            obj = objects_in(key.read(obj))[number]
         memo_of(obj).supply(self.key, self.packed.fill(arrays, ()))
 
 
@@ -327,15 +332,20 @@ def _with_numbers(inputs: Inputs, numbers: dict[int, Any]) -> Inputs:
     return replace(inputs, arrays=arrays, numbers=tuple(kinds))
 
 
-def _supplied_for(obj: Any, number: int) -> Iterator[tuple[Brought, Sequence[Any]]]:
+def _supplied_for(
+    obj: Any, number: int, path: tuple[Any, ...] = ()
+) -> Iterator[tuple[Brought, Sequence[Any]]]:
     """Values that were supplied (`preset`) for an object that is returned, and is not
     an argument: the function supplied them, or it is a part of a value."""
     keys: Any = preset_keys(obj)
     for key in keys:
-        packed = pack(key.read(obj), key.of(obj))
+        value = key.read(obj)
+        packed = pack(value, key.of(obj))
         if packed is not None:
-            empty = replace(packed, arrays=())
-            yield Brought(key, empty, False, number, key.of(obj), True), packed.arrays
+            empty, name = replace(packed, arrays=()), key.of(obj)
+            yield Brought(key, empty, False, number, name, True, path), packed.arrays
+            for place, inner in enumerate(objects_in(value)):
+                yield from _supplied_for(inner, number, (*path, (key, place)))
 
 
 def _take_traced(
