@@ -671,16 +671,29 @@ def test_to_clear_an_object_leaves_those_inside() -> None:
     assert not cachax.is_cached(Node(outer.a, inner), "energy")
 
 
+class Part(struct.PyTreeNode):
+    a: Any
+
+    @cachax.cached_property
+    def wave(self) -> Any:
+        computing("wave")
+        return jnp.sin(self.a)
+
+
+class Maker(struct.PyTreeNode):
+    x: Any
+
+    @cachax.cached_property
+    def part(self) -> Any:
+        return Part(jnp.cos(self.x))
+
+    @cachax.cached_property
+    def twice(self) -> Any:
+        return self.part.wave * 2
+
+
 def test_an_inner_object_that_is_an_argument_too() -> None:
     """From the ninth call on, values of new objects are computed inside."""
-
-    class Part(struct.PyTreeNode):
-        a: Any
-
-        @cachax.cached_property
-        def wave(self) -> Any:
-            computing("wave")
-            return jnp.sin(self.a)
 
     class Whole(struct.PyTreeNode):
         x: Any
@@ -699,76 +712,34 @@ def test_an_inner_object_that_is_an_argument_too() -> None:
 
 
 def test_a_value_of_an_object_that_is_a_value_is_computed_once() -> None:
-    class Part(struct.PyTreeNode):
-        a: Any
-
-        @cachax.cached_property
-        def wave(self) -> Any:
-            computing("wave")
-            return jnp.sin(self.a)
-
-    class Whole(struct.PyTreeNode):
-        x: Any
-
-        @cachax.cached_property
-        def part(self) -> Any:
-            return Part(jnp.cos(self.x))
-
-        @cachax.cached_property
-        def twice(self) -> Any:
-            return self.part.wave * 2
-
-    use = cachax.jit(lambda whole: whole.twice)
+    use = cachax.jit(lambda maker: maker.twice)
     for i in range(12):
-        whole = Whole(jnp.ones(3) * i)
+        maker = Maker(jnp.ones(3) * i)
         with computations() as counts:
-            assert (use(whole) == 2 * whole.part.wave).all()
+            assert (use(maker) == 2 * maker.part.wave).all()
         assert counts == {"wave": 1}
 
 
 def test_to_clear_a_value_of_an_object_that_is_a_value() -> None:
-    class Part(struct.PyTreeNode):
-        a: Any
-
-        @cachax.cached_property
-        def wave(self) -> Any:
-            computing("wave")
-            return jnp.sin(self.a)
-
-    class Whole(struct.PyTreeNode):
-        x: Any
-
-        @cachax.cached_property
-        def part(self) -> Any:
-            return Part(jnp.cos(self.x))
-
-    use = cachax.jit(lambda whole: whole.part.wave * 2)
-    whole = Whole(jnp.ones(3))
+    use = cachax.jit(lambda maker: maker.part.wave * 2)
+    maker = Maker(jnp.ones(3))
     for _ in range(3):
         with computations() as counts:
             for _ in range(4):
-                use(whole)
+                use(maker)
         assert counts == {"wave": 1}
-        cachax.clear(whole.part, "wave")
+        cachax.clear(maker.part, "wave")
     with computations() as counts:
-        cachax.clear(whole, "part")
-        use(whole)
+        cachax.clear(maker, "part")
+        use(maker)
     assert counts == {"wave": 1}
-    preset = cachax.preset(whole.part, wave=jnp.zeros(3))
-    whole = cachax.preset(whole, part=preset)
-    assert use(whole).tolist() == [0, 0, 0]
+    preset = cachax.preset(maker.part, wave=jnp.zeros(3))
+    maker = cachax.preset(maker, part=preset)
+    assert use(maker).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_an_object_that_is_returned_beside_one_of_its_arrays(order: Any) -> None:
-    class Part(struct.PyTreeNode):
-        a: Any
-
-        @cachax.cached_property
-        def wave(self) -> Any:
-            computing("wave")
-            return jnp.sin(self.a)
-
     @cachax.jit
     def make(a: Any) -> Any:
         part = Part(a * 2)
