@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from .._compat import Tracer
+from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .arguments import Arguments, NotKeptError
@@ -205,11 +205,12 @@ class Computed(Key):
 
     def leaves_traced(self, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
         """Which leaves of the value depend on Python numbers that `jit` traces."""
-        found = self._leaves_traced.get(inputs.exactly)
+        kind = (inputs.exactly, settings())
+        found = self._leaves_traced.get(kind)
         if found is None:
             with level_of(obj, self.body):
                 found = leaves_traced(self.body, obj, inputs)
-            self._leaves_traced[inputs.exactly] = found
+            self._leaves_traced[kind] = found
         return found
 
     def computes_alike(self, obj: Any) -> bool:
@@ -217,7 +218,7 @@ class Computed(Key):
         inputs = inputs_of(obj)
         if inputs is None:
             return False
-        kind = inputs.given((), True)
+        kind = (inputs.given((), True), settings())
         if kind not in self._alike:
             with level_of(obj, self.body):
                 self._alike[kind] = computes_alike(self.body, obj, inputs)
@@ -295,12 +296,11 @@ class Computed(Key):
         record = self.record(inputs)
         if record is None or not record.uses.is_ordered:
             return record
-        given = record.uses.given(inputs)
-        if given not in self._order_is_seen:
+        if record.statics not in self._order_is_seen:
             with level_of(obj, self.body):
                 seen = record.uses.is_host or is_order_seen(self.body, obj, inputs)
-            self._order_is_seen[given] = seen
-        if self._order_is_seen[given]:
+            self._order_is_seen[record.statics] = seen
+        if self._order_is_seen[record.statics]:
             return None
         uses = record.uses._replace(is_ordered=False)
         self.learned.put(inputs, uses)

@@ -7,10 +7,10 @@ ordinary array, which a body may well keep. If the body looks at the contents of
 array (`if x > 0`, `np.asarray(x)`), it gets them, and that is noted.
 """
 
-import dataclasses
 import gc
 import operator
 import sys
+import types
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from pathlib import Path
@@ -269,7 +269,7 @@ def _is_for_jax() -> bool:
     """Whether JAX wants the text of an object, to say in messages which function it
     is: no result depends on it."""
     frame: Any = sys._getframe(2)
-    while frame is not None and frame.f_code.co_name in ("__repr__", "__str__", _REPR):
+    while frame is not None and _is_of_a_repr(frame.f_code):
         frame = frame.f_back
     file = "" if frame is None else frame.f_code.co_filename
     return file.startswith(_JAX) and not file.endswith(_MAPS)
@@ -278,8 +278,12 @@ def _is_for_jax() -> bool:
 _JAX = str(Path(jax.__file__).parent)
 _MAPS = ("tree_util.py", "tree.py")
 """Where JAX calls functions on parts of trees."""
-_REPR = dataclasses.make_dataclass("_", [])().__repr__.__code__.co_name
-"""The name of what dataclasses have for `__repr__`."""
+
+
+def _is_of_a_repr(code: types.CodeType) -> bool:
+    """Whether it is the `__repr__` of a class, or around that of a dataclass."""
+    is_around = code.co_filename.endswith(("dataclasses.py", "reprlib.py"))
+    return is_around or code.co_name in ("__repr__", "__str__")
 
 
 def _forwarding(name: str) -> property:
