@@ -139,19 +139,24 @@ def test_a_preset_value_is_used() -> None:
 
 
 def test_several_threads_compute_it_once() -> None:
+    """In one function, in two, and where it is read."""
     fun = used_to_new_ones(cachax.jit(lambda p: p.double))
+    other = used_to_new_ones(cachax.jit(lambda p, y=0: p.double + y))
     fun(point())
     for _ in range(20):
         p = point(3.0)
         barrier = threading.Barrier(4)
         got: list[Any] = []
 
-        def call(p: Point = p, barrier: Any = barrier, got: Any = got) -> None:
+        def call(
+            use: Any, p: Point = p, barrier: Any = barrier, got: Any = got
+        ) -> None:
             barrier.wait()
-            got.append(fun(p))
+            got.append(use(p))
 
+        uses = (fun, fun, other, lambda p: p.double)
         with computations() as counts:
-            threads = [threading.Thread(target=call) for _ in range(4)]
+            threads = [threading.Thread(target=call, args=[use]) for use in uses]
             for thread in threads:
                 thread.start()
             for thread in threads:

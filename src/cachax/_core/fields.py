@@ -108,8 +108,9 @@ def reached(root: object, list_parts: Parts) -> Iterator[Any]:
     """`root`, what `list_parts` lists of it, and so on. What is in several places may
     come several times."""
     yield root
-    for _, parts in contents(root, list_parts):
-        yield from parts
+    if type(root) not in plain_leaves:
+        for _, parts in contents(root, list_parts):
+            yield from parts
 
 
 def contents(root: object, list_parts: Parts) -> Iterator[tuple[Any, list[Any]]]:

@@ -13,8 +13,10 @@ found never depends on what the garbage collector did.
 
 import itertools
 import operator
+import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -199,6 +201,29 @@ def contents_of(array: Any) -> Contents:
 def is_new(array: Any) -> bool:
     """Whether nothing is known about it yet."""
     return not hasattr(base_of(array), ATTRIBUTE)
+
+
+_claiming = threading.RLock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """While one thread runs a program that computes values of new arrays, the others
+    wait, unless the one waits for them."""
+    is_alone = _claiming.acquire(timeout=1)
+    try:
+        yield
+    finally:
+        if is_alone:
+            _claiming.release()
+
+
+def claim(arrays: Iterable[Any]) -> None:
+    """A value of these arrays is about to be computed: they are not new any more, so
+    that no program of a different thread computes it as well."""
+    with one_thread():
+        for array in arrays:
+            contents_of(array)
 
 
 def follow(given: Any, returned: Any) -> None:

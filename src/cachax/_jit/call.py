@@ -29,6 +29,7 @@ from .._compat import (
     places_of,
     settings,
 )
+from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import tables
 from .._core.inputs import PYTHON_NUMBERS, bits_of
@@ -315,7 +316,7 @@ class Function:
         would launch a program for each. UNKNOWN if it is not such a call."""
         if entry.new_calls < _MANY_NEW or not entry.may_compute_inside:
             return UNKNOWN
-        with entry.one_thread():
+        with index.one_thread():
             new = new_in_call(entry, call)
             if new is None:
                 return UNKNOWN

@@ -2,8 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -28,11 +27,6 @@ from .options import Options
 from .paths import Map, Reader, map_of
 from .plan import Call, Plan, Read, bits, identity, plan_for, signature_of
 from .results import take
-
-_computing_inside = threading.RLock()
-"""While one thread computes values of new arrays, the others wait: two functions may
-use the same value."""
-
 
 class Entry:
     """For one structure of arguments, or for all without objects. `tree` is of that
@@ -175,17 +169,6 @@ class Entry:
         self.may_compute_inside, self.inside_plan = False, Plan()
         self.find = self.plan.find
 
-    @contextmanager
-    def one_thread(self) -> Iterator[None]:
-        """While one thread computes values of new arrays, the others wait, unless the
-        one waits for them."""
-        is_alone = _computing_inside.acquire(timeout=1)
-        try:
-            yield
-        finally:
-            if is_alone:
-                _computing_inside.release()
-
     def _in_one_thread(self, launch: Callable[..., Any], is_new: Read) -> Any:
         """A program for new arrays: of threads that call it with the same ones, the
         first computes the value."""
@@ -195,7 +178,7 @@ class Entry:
             if threading.active_count() == 1:
                 return launch(*args, **kwargs)
             entry: Any = weakly()
-            with entry.one_thread():
+            with index.one_thread():
                 if not is_new(args, kwargs):
                     raise NoLongerNew
                 out = launch(*args, **kwargs)
