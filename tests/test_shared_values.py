@@ -134,10 +134,11 @@ def test_a_value_is_kept_if_the_old_object_is_freed_first() -> None:
     assert counts == {"stiffness": 1, "factor": 1}
 
 
-def test_all_leaves_count_if_the_body_cannot_be_traced() -> None:
+def test_what_the_body_reads_counts_if_it_cannot_be_traced() -> None:
     first = mesh()
     with computations() as counts:
         first.count, scaled(first).count, copy.copy(first).count
+        replace(first, points=2 * first.points).count  # noqa: B018
     assert counts == {"count": 2}
 
 
@@ -186,13 +187,15 @@ def test_numpy_arrays_never_share() -> None:
     assert counts == {"stiffness": 2}
 
 
-def test_values_of_an_object_with_a_numpy_array_belong_to_it() -> None:
-    """Whether a body uses the array, or its type, can't be detected."""
+def test_a_numpy_array_that_the_body_reads_is_not_shared() -> None:
+    """Whether it uses the contents, or its type, can't be detected."""
     first = mesh(density=np.ones(3))
     with computations() as counts:
         cachax.warm(first), cachax.warm(first)
         cachax.warm(replace(first, density=np.zeros(3)))
-    assert counts["stiffness"] == 2
+        cachax.warm(copy.copy(first))
+    assert counts["mass"] == 3
+    assert counts["stiffness"] == 1  # it doesn't read the density
 
 
 class Loose(eqx.Module):

@@ -199,6 +199,9 @@ class Computed(Key):
         uses = self.learned.get(inputs)
         if uses is None and traces_in(original):  # the value came from outside
             uses = self.learn(original, inputs)
+        if uses is not None and uses.is_varying:
+            record = self._varying_record(inputs)
+            uses = uses if record is None else record.uses
         return value, original, uses
 
     def learn(self, obj: Any, inputs: Inputs) -> Uses:
@@ -221,7 +224,7 @@ class Computed(Key):
         inputs = inputs_of(obj)
         if inputs is None:
             return False
-        kind = (inputs.given((), True), settings())
+        kind = (inputs.given((), True, ()), settings())
         if kind not in self._alike:
             with level_of(obj, self.body):
                 self._alike[kind] = computes_alike(self.body, obj, inputs)
@@ -279,6 +282,8 @@ class Computed(Key):
         if uses is None:  # unless it was computed in a program
             index.make_records(inputs.arrays)
             uses = self.learned.get(inputs)
+        if uses is not None and uses.is_varying:
+            return self._varying_record(inputs)
         if uses is None or not uses.is_shareable(inputs):
             return None
         arrays = uses.arrays(inputs)
@@ -291,6 +296,19 @@ class Computed(Key):
             for record in records:
                 if record.statics == statics:
                     return record
+        return None
+
+    def _varying_record(self, inputs: Inputs) -> index.Record | None:
+        """The same if each record has used something else. What the body has read is
+        the same, so it would read the same again."""
+        records = (x for array in inputs.holders for x in index.records_of(array))
+        for record in records:
+            if record.key != self or record.statics.statics != inputs.statics:
+                continue
+            uses = record.uses
+            is_same = uses.is_shareable(inputs) and record.is_of(uses.arrays(inputs))
+            if is_same and record.statics == uses.statics(inputs):
+                return record
         return None
 
     def without_order(self, obj: Any, inputs: Inputs) -> index.Record | None:

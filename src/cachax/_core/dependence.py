@@ -44,13 +44,15 @@ Inputs = frozenset[int]
 class Dependence(TraceBase):  # type: ignore[misc]
     """The trace. It is for concrete values."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_off: bool = False) -> None:
+        """With `is_off`, nothing is followed: the body gets the arrays as they are."""
         super().__init__()
+        self.is_off = is_off
         self.parent_trace: Trace = current_trace()
         self.is_over = False
         self.tracers = 0
         """How many there are."""
-        self.looked_at = False
+        self.looked_at = is_off
         """Whether the contents of an array were looked at, or written to: what is used
         may depend on them."""
         self.has_closures = False
@@ -61,9 +63,9 @@ class Dependence(TraceBase):  # type: ignore[misc]
         self.reported: set[int] = set()
         """The inputs that operations without results depend on: `jax.debug.print`."""
 
-    def tracer(self, value: Any, inputs: Iterable[int]) -> "Dependent":
+    def tracer(self, value: Any, inputs: Iterable[int]) -> Any:
         """`value`, which depends on these inputs."""
-        return Dependent(self, value, frozenset(inputs))
+        return value if self.is_off else Dependent(self, value, frozenset(inputs))
 
     def end(self) -> None:
         """From now on, a tracer that is left is as good as its value."""

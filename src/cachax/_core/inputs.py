@@ -91,8 +91,10 @@ class Inputs:
 
     arrays: list[Any]
     """Arrays and Python numbers, in an order that depends on the static parts alone."""
+    looks: tuple[Any, ...]
+    """Of each of them, what a body can see without using its contents."""
     statics: tuple[Any, ...]
-    """All the rest, and the shapes and dtypes of the arrays."""
+    """All the rest."""
     places: tuple[int, ...]
     """Where each of the arrays is among the static parts."""
     numbers: tuple[Any, ...]
@@ -120,7 +122,7 @@ class Inputs:
     @property
     def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given(self.scalars, True)
+        return self.given(self.scalars, True, ())
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -128,17 +130,27 @@ class Inputs:
         arrays = (Same(x) for x in self.arrays if type(x) not in NUMBERS)
         return (self.exactly, *arrays)
 
-    def given(self, scalars: Iterable[int], is_ordered: bool) -> "Given":
-        """The same for a body that reads only these of the scalars, and to which the
-        order of dictionaries matters or not."""
+    def given(
+        self, scalars: Iterable[int], is_ordered: bool, unread: Iterable[int]
+    ) -> "Given":
+        """The same for a body that reads only these of the scalars, to which the order
+        of dictionaries matters or not, and which doesn't read some of the arrays."""
         bits = tuple([(i, bits_of(self.arrays[i])) for i in scalars])
-        return Given(self.statics, bits, self.orders if is_ordered else ())
+        looks = self.looks
+        if unread:
+            seen = [*looks]
+            for i in unread:
+                seen[i] = None
+            looks = tuple(seen)
+        return Given(self.statics, looks, bits, self.orders if is_ordered else ())
 
 
 class Given(NamedTuple):
     """What a value depends on besides the contents of arrays."""
 
     statics: tuple[Any, ...]
+    looks: tuple[Any, ...]
+    """Of arrays; None for one that makes no difference."""
     bits: tuple[Any, ...]
     """Of scalars, by position; None for an array in the place of a number."""
     orders: tuple[Any, ...]
@@ -163,6 +175,7 @@ def inputs_of(obj: Any) -> Inputs | None:
     and containers with hidden state."""
     statics: list[Any] = []
     arrays: list[Any] = []
+    looks: list[Any] = []
     places: list[int] = []
     numbers: list[Any] = []
     orders: list[Any] = []
@@ -186,14 +199,15 @@ def inputs_of(obj: Any) -> Inputs | None:
             return None
         elif is_array(thing):
             places.append(len(statics))
+            statics.append(_ARRAY)
             if cls in NUMBERS:
                 numbers.append((len(arrays), cls))
-                statics.append(aval_of_number(thing))
+                looks.append(aval_of_number(thing))
             elif isinstance(thing, np.ndarray):
                 writable.add(len(arrays))
-                statics.append((cls, thing.shape, thing.dtype))
+                looks.append((cls, thing.shape, thing.dtype))
             else:
-                statics.append(look_of(thing))
+                looks.append(look_of(thing))
             arrays.append(thing)
         elif not _is_describable(thing):
             return None
@@ -232,6 +246,7 @@ def inputs_of(obj: Any) -> Inputs | None:
         in_keys = {*range(len(arrays))}
     return Inputs(
         arrays,
+        tuple(looks),
         tuple(statics),
         tuple(places),
         tuple(numbers),
@@ -239,6 +254,10 @@ def inputs_of(obj: Any) -> Inputs | None:
         frozenset(writable),
         frozenset(in_keys - {i for i, _ in numbers}),
     )
+
+
+_ARRAY = "array"
+"""Among the static parts: the place of an array."""
 
 
 class Fields(NamedTuple):
@@ -503,8 +522,7 @@ class Copy:
     def _copy(self, thing: Any) -> Any:
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
-            if not np.ndim(thing):
-                self._held.scalars.add(self._place)
+            self._held.positions.add(self._place)
             self._place += 1
             return next(self._arrays)
         if is_whole(thing):

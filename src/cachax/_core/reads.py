@@ -1,8 +1,8 @@
 """Note which fields of an object a body reads.
 
 The fields of a copy are under names that note when Python compares them, which it does
-in every look-up, and in a dictionary that notes when it is iterated over. A scalar in a
-field that the body doesn't read makes no difference to its value.
+in every look-up, and in a dictionary that notes when it is iterated over. An array in a
+field that the body doesn't read makes no difference to its value, whatever its shape.
 """
 
 import sys
@@ -22,16 +22,16 @@ class Held:
     """What a part of an object holds that counts if the part is read."""
 
     def __init__(self) -> None:
-        self.scalars: set[int] = set()
-        """The positions of numbers, and of arrays that could be numbers."""
+        self.positions: set[int] = set()
+        """Those of arrays and numbers."""
         self.has_dictionary = False
         """Whether there is one whose order can be seen."""
 
     def __bool__(self) -> bool:
-        return bool(self.scalars) or self.has_dictionary
+        return bool(self.positions) or self.has_dictionary
 
     def add(self, other: "Held") -> None:
-        self.scalars |= other.scalars
+        self.positions |= other.positions
         self.has_dictionary |= other.has_dictionary
 
 

@@ -65,16 +65,22 @@ class Uses(NamedTuple):
     """What of the inputs of an object counts for a value."""
 
     positions: tuple[int, ...]
-    """The arrays it used. Of the others only the shape, dtype and weak type count."""
+    """The arrays it used. Of the others only the shape, dtype and weak type count, if
+    the body read the field that they are in."""
     numbers: tuple[int, ...]
     """The other scalars that the body read: Python numbers, or arrays for which there
     could be one."""
     is_ordered: bool
     """Whether the order of dictionaries may matter."""
+    unread: tuple[int, ...] = ()
+    """The arrays and numbers that make no difference."""
     is_host: bool = False
     """Whether the body looks at contents of arrays, or can't be traced."""
     reads: tuple[Any, ...] = ()
     """The cached values that the body reads, and whether they are of this object."""
+    is_varying: bool = False
+    """Whether what it uses may depend on the contents of arrays: then this is
+    everything, and each run of the body notes what it reads."""
 
     def is_shareable(self, inputs: Inputs) -> bool:
         """Whether the identities of the arrays describe the value. Those of numpy
@@ -87,17 +93,26 @@ class Uses(NamedTuple):
 
     def given(self, inputs: Inputs) -> Given:
         """The rest."""
-        return inputs.given(self.numbers, self.is_ordered)
+        return inputs.given(*self.kind)
+
+    @property
+    def kind(self) -> "Kind":
+        """Which parts count, except the contents of arrays."""
+        return self.numbers, self.is_ordered, self.unread
 
     def statics(self, inputs: Inputs) -> "Statics":
         """The rest, and the configuration of JAX."""
         return Statics(*self.given(inputs), settings(), self)
 
 
+Kind = tuple[tuple[int, ...], bool, tuple[int, ...]]
+
+
 class Statics(NamedTuple):
     """What distinguishes values that came from the same arrays."""
 
     statics: tuple[Any, ...]
+    looks: tuple[Any, ...]
     bits: tuple[Any, ...]
     orders: tuple[Any, ...]
     settings: tuple[Any, ...]
@@ -114,15 +129,17 @@ def _uses(
 ) -> Uses:
     numbers = {i for i, _ in inputs.numbers}
     positions = tuple(sorted({*used} - numbers))
-    scalars = tuple(sorted({*read} - {*positions}))
+    read = {*used, *read}
+    scalars = tuple(sorted(read.intersection(inputs.scalars) - {*positions}))
     is_ordered = is_ordered and bool(inputs.orders)
-    return Uses(positions, scalars, is_ordered, is_host, tuple(reads))
+    unread = tuple([i for i in range(len(inputs.arrays)) if i not in read])
+    return Uses(positions, scalars, is_ordered, unread, is_host, tuple(reads))
 
 
 def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
     """For a body that may use anything."""
     every = range(len(inputs.arrays))
-    return _uses(inputs, every, inputs.scalars, True, is_host, reads)
+    return _uses(inputs, every, every, True, is_host, reads)
 
 
 class Learned:
@@ -130,8 +147,8 @@ class Learned:
 
     def __init__(self) -> None:
         self._uses: dict[Any, Uses] = Recent()
-        self._kinds: dict[Any, dict[Any, None]] = Recent()
-        """Which scalars were read, and whether orders matter, by the static parts."""
+        self._kinds: dict[Any, dict[Kind, None]] = Recent()
+        """What was read, by the static parts."""
         self.keys_read: set[Any] = set()
         """All that the body has read, of whatever object."""
 
@@ -146,11 +163,11 @@ class Learned:
 
     def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read.update(key for key, _ in uses.reads)
-        kind = (uses.numbers, uses.is_ordered)
+        kind = uses.kind
         kinds = self._kinds.setdefault(inputs.statics, {})
         kinds[kind] = None
         if not uses.is_ordered:  # which is better to know
-            kinds.pop((uses.numbers, True), None)
+            kinds.pop((uses.numbers, True, uses.unread), None)
         self._uses[kind, inputs.given(*kind), settings()] = uses
 
 
@@ -161,7 +178,7 @@ def compute(
     if inputs is None:
         return body(obj), None
     uses = learned.get(inputs)
-    if uses is None:
+    if uses is None or uses.is_varying:
         if tracing_is_forbidden():
             return body(obj), everything(inputs, reads=all_reads(obj))
         if len(inputs.numbers) == len(inputs.arrays):
@@ -170,7 +187,7 @@ def compute(
         if current_trace() is not CONCRETE or are_spread(inputs.arrays):
             uses = learn(body, obj, inputs, learned)
         else:
-            return _compute_first(body, obj, inputs, learned)
+            return _compute_followed(body, obj, inputs, learned, uses is not None)
     if not uses.is_shareable(inputs):
         return body(obj), None
     if not uses.is_host and are_spread(inputs.arrays):
@@ -185,10 +202,12 @@ def compute(
     return body(obj), uses
 
 
-def _compute_first(
-    body: Body, obj: Any, inputs: Inputs, learned: Learned
+def _compute_followed(
+    body: Body, obj: Any, inputs: Inputs, learned: Learned, is_varying: bool
 ) -> tuple[Any, Uses | None]:
-    trace = Dependence()
+    """Run a body on a copy of its object, and see what it uses. If it can't be followed,
+    or is known to look at the contents of arrays, it counts what it reads."""
+    trace = Dependence(is_off=is_varying)
     is_too_deep = is_no_function = False
     run: _Run | None = None
     value: Any
@@ -197,10 +216,11 @@ def _compute_first(
         run = _follow(trace, body, obj, inputs, inputs.arrays)
     except RecursionError:
         is_too_deep = True
-    except _NotAFunctionError:
+    except (_NotAFunctionError, CannotRebuildError):
         is_no_function = True
     except Exception:  # whatever it raises: it is run again as it is, and shows it
-        pass
+        if is_varying:
+            raise
     finally:
         trace.end()
     if is_too_deep:
@@ -208,8 +228,10 @@ def _compute_first(
             return body(obj), everything(inputs, reads=all_reads(obj))
     if run is None:
         trace.release(obj)
+        if trace.was_refused:
+            return _compute_followed(body, obj, inputs, learned, True)
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
-        if not (trace.was_refused or is_no_function):
+        if not is_no_function:
             uses = learn(body, obj, inputs, learned)
     else:
         value, uses = run.structure.unflatten(run.leaves), run.uses
@@ -217,7 +239,10 @@ def _compute_first(
             value, uses = body(obj), everything(inputs, reads=all_reads(obj))
     if uses is None:
         return value, None
-    learned.put(inputs, uses)
+    known = uses
+    if run is not None and uses.is_host:
+        known = everything(inputs, reads=uses.reads)._replace(is_varying=True)
+    learned.put(inputs, known)
     return value, uses if uses.is_shareable(inputs) else None
 
 
@@ -250,8 +275,8 @@ def _follow(
         for i, x in enumerate(given)
     ]
     copy = _copy(obj, arrays)
-    with at_trace(trace):
-        reading = Reading(obj, copy, arrays, only_known)
+    with at_trace(trace.parent_trace if trace.is_off else trace):
+        reading = Reading(trace, obj, copy, arrays, only_known)
         value = _run(body, reading, copy)
     leaves, structure = flatten(value, copy.is_copy)
     rebuilt = structure.unflatten([*map(copy.original, leaves)])
@@ -262,14 +287,17 @@ def _follow(
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
-    elif not (trace.looked_at or reading.everything or any(map(copy.is_copy, leaves))):
-        used = trace.inputs_of(leaves) | trace.reported
-        used |= inputs.writable | inputs.in_keys  # which is not known
-        scalars = copy.read.scalars | reading.numbers
+    elif not any(map(copy.is_copy, leaves)):
+        read = copy.read.positions | reading.positions
         is_ordered = copy.read.has_dictionary or reading.is_ordered
         if trace.has_closures:
-            scalars, is_ordered = {*inputs.scalars}, True
-        uses = _uses(inputs, used, scalars, is_ordered, reads=reads)
+            read, is_ordered = {*range(len(inputs.arrays))}, True
+        used = trace.inputs_of(leaves) | trace.reported | reading.not_followed
+        used |= read & (inputs.writable | inputs.in_keys)  # what of them, is not known
+        if trace.looked_at:
+            used |= read
+        is_host = trace.looked_at or bool(reading.not_followed)
+        uses = _uses(inputs, used, read, is_ordered, is_host, reads)
     found = [trace.value(copy.original(x)) for x in leaves]
     return _Run(found, [*map(trace.own, leaves)], structure, uses)
 
@@ -526,21 +554,27 @@ class Reading:
     """Cached values that a traced body reads: inputs of its trace, with their uses."""
 
     def __init__(
-        self, obj: Any, copy: Copy, arrays: Sequence[Any], only_known: bool = False
+        self,
+        trace: Dependence,
+        obj: Any,
+        copy: Copy,
+        arrays: Sequence[Any],
+        only_known: bool,
     ) -> None:
         self.copy: Any = copy
         self._arrays = arrays
         self.only_known = only_known
         """Whether nothing may be computed."""
         self._obj = obj
-        self._trace: Any = current_trace()
-        """A `Dependence`."""
+        self._trace: Any = trace
         self.reads: dict[Any, None] = {}
-        self.numbers: set[int] = set()
-        """The Python numbers that these values depend on."""
+        self.positions: set[int] = set()
+        """The arrays and numbers that the bodies of these values have read."""
         self.is_ordered = False
         """Whether the order of dictionaries may matter for one of them."""
-        self.everything = False
+        self.not_followed: set[int] = set()
+        """Those that count as used, because a value of the host, or one with hidden
+        arrays, depends on them."""
         self.is_shareable = True
 
     def close(self) -> None:
@@ -576,38 +610,44 @@ class Reading:
         if uses is None or inputs is None:
             self.is_shareable = False
             return self._as_inputs(value, ())
-        self.numbers.update(self._numbers_among(inputs, uses))
+        read = {*self._read_among(inputs, uses)}
+        self.positions |= read
         self.is_ordered |= uses.is_ordered
-        if uses.is_host:  # which arrays are used may depend on it, by its shape too
-            self.everything = True
+        if uses.is_host or self._trace.is_off or not _is_visible(value):
+            self.not_followed |= read
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
 
-    def _numbers_among(self, inputs: Inputs, uses: Uses) -> Iterable[int]:
-        """Which numbers of the object count for a value of it, or of an object inside:
-        its arrays follow each other. All of them, if that can't be told."""
+    def _read_among(self, inputs: Inputs, uses: Uses) -> Iterable[int]:
+        """What of the object was read for a value of it, or of an object inside: its
+        arrays follow each other. All of them, if that can't be told."""
         mine, its = self._arrays, inputs.arrays
-        places = {id(x): i for i, x in enumerate(mine) if isinstance(x, Tracer)}
-        starts = {places[id(x)] - i for i, x in enumerate(its) if id(x) in places}
-        for start in starts:
-            same = mine[max(start, 0) : start + len(its)]
-            if len(same) == len(its) and all(map(operator.is_, same, its)):
-                return [start + i for i in uses.numbers]
-        return [i for i, x in enumerate(mine) if not np.ndim(x)]
+        starts = [
+            start
+            for start in range(len(mine) - len(its) + 1)
+            if all(map(operator.is_, mine[start : start + len(its)], its))
+        ]
+        read = {*range(len(its))}.difference(uses.unread)
+        return [x + i for x in starts for i in read] if starts else range(len(mine))
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
-        leaves, structure = flatten(value)
-        visible = {*map(id, leaves)}
-        has_hidden = any(
-            (isinstance(x, _ARRAYS) and id(x) not in visible) or has_supplied(x)
-            for x in walk(value)
-        )
-        if has_hidden or not survives(value, structure, leaves):
-            self.everything = True
+        if not _is_visible(value):
             return value
+        leaves, structure = flatten(value)
         trace = self._trace
         return structure.unflatten(
             [trace.tracer(x, used) if isinstance(x, jax.Array) else x for x in leaves]
         )
+
+
+def _is_visible(value: Any) -> bool:
+    """Whether JAX sees all arrays in a value, and can rebuild it."""
+    leaves, structure = flatten(value)
+    visible = {*map(id, leaves)}
+    has_hidden = any(
+        (isinstance(x, _ARRAYS) and id(x) not in visible) or has_supplied(x)
+        for x in walk(value)
+    )
+    return not has_hidden and survives(value, structure, leaves)
 
 
 class _Stack(threading.local):

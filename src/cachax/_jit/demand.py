@@ -67,7 +67,7 @@ class Value:
     def looks(self) -> Any:
         """The static parts of the object, with the shapes of its arrays: a program
         serves one of them, so that a call need not look at shapes."""
-        return None if self.statics is None else self.statics[0]
+        return None if self.statics is None else self.statics[:2]
 
 
 Answers = dict[Ask, Value]
