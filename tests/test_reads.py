@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pydantic
 import pytest
 
@@ -270,3 +271,111 @@ def test_a_tree_structure_that_holds_a_function() -> None:
     for scale in (2.0, 3.0):
         leaves, tree = Scaled(ONES, jnp.float32(scale)).parts
         assert jax.tree.unflatten(tree, leaves)(1.0)[0] == scale
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """Data, and parameters that most bodies don't read."""
+
+    x: Any
+    params: Any
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        computing("total")
+        return jnp.sum(self.x)
+
+    @cachax.cached_property
+    def kinds(self) -> Any:
+        """Can't be traced."""
+        computing("kinds")
+        return jnp.unique(self.x)
+
+    @cachax.cached_property
+    def largest(self) -> Any:
+        """Computed by NumPy."""
+        computing("largest")
+        return float(np.max(np.asarray(self.x)))
+
+    @cachax.cached_property
+    def spread(self) -> Any:
+        """Of both."""
+        computing("spread")
+        return self.largest - jnp.min(self.kinds)
+
+    @cachax.cached_property
+    def chosen(self) -> Any:
+        """What it reads depends on the numbers in an array."""
+        computing("chosen")
+        return self.x * 2 if self.x[0] > 0 else self.x * len(self.params)
+
+
+NAMES = ("total", "kinds", "largest", "spread", "chosen")
+
+
+def grown(params: Any) -> Any:
+    return jnp.concatenate([params, params[:1]])
+
+
+@pytest.mark.parametrize("jit", [cachax.jit, lambda fun: fun], ids=["jit", "eager"])
+@pytest.mark.parametrize("change", [lambda p: p + 1, grown, lambda p: p.astype(int)])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loop_that_changes_what_a_body_does_not_read(
+    name: str, change: Any, jit: Any
+) -> None:
+    def step(state: Fitted) -> tuple[Fitted, Any]:
+        used = jnp.sum(getattr(state, name))
+        return dataclasses.replace(state, params=change(state.params)), used
+
+    for x in (jnp.array([3.0, 1.0, 3.0]), jnp.array([5.0, 7.0, 7.0])):
+        state, use = Fitted(x, jnp.ones(2)), jit(step)
+        expected = jnp.sum(getattr(Fitted(x + 0, jnp.ones(2)), name))
+        with computations() as counts:
+            for _ in range(4):
+                state, used = use(state)
+                assert used == expected
+        assert counts[name] == 1
+
+
+def test_a_parameter_that_is_a_number_first() -> None:
+    step = cachax.jit(
+        lambda s: dataclasses.replace(s, params=s.params - 0.1 * s.total)
+    )
+    state: Any = Fitted(ONES, 0.5)
+    with computations() as counts:
+        for _ in range(4):
+            state = step(state)
+    assert counts == {"total": 1}
+
+
+def test_what_is_read_depends_on_the_numbers_in_an_array() -> None:
+    """One object says nothing about others, and of one with the same arrays it says
+    which of them were read."""
+    positive, negative = jnp.array([1.0, 2.0]), jnp.array([-1.0, 2.0])
+    for x in (positive, negative, positive):
+        for size in (2, 3, 2):
+            factor = 2 if x[0] > 0 else size
+            assert Fitted(x, jnp.ones(size)).chosen.tolist() == (x * factor).tolist()
+
+
+def test_one_array_in_two_fields() -> None:
+    """Which of them is read counts, also in a body that can't be followed."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Outer:
+        first: Any
+        inner: Any
+        last: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return float(self.inner.kinds[0])
+
+    one, two = jnp.ones(2), jnp.full(2, 2.0)
+    for first in (one, two):
+        for x in (one, two):
+            for last in (one, two):
+                assert Outer(first, Fitted(x, one), last).value == x[0]
+                assert Outer(x, Fitted(x, x), x).value == x[0]

@@ -149,10 +149,16 @@ class Learned:
         self._uses: dict[Any, Uses] = Recent()
         self._kinds: dict[Any, dict[Kind, None]] = Recent()
         """What was read, by the static parts."""
+        self._varying: dict[Any, tuple[Any, ...]] = Recent()
+        """Where it depends on the contents of arrays, likewise; and the values that the
+        body reads."""
         self.keys_read: set[Any] = set()
         """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
+        reads = self._varying.get((inputs.statics, settings()))
+        if reads is not None:
+            return everything(inputs, reads=reads)._replace(is_varying=True)
         kinds = self._kinds.get(inputs.statics)
         now = settings() if kinds else ()
         for kind in [*(kinds or ())]:
@@ -169,6 +175,13 @@ class Learned:
         if not uses.is_ordered:  # which is better to know
             kinds.pop((uses.numbers, True, uses.unread), None)
         self._uses[kind, inputs.given(*kind), settings()] = uses
+
+    def put_varying(self, inputs: Inputs, uses: Uses) -> None:
+        """What a body used that looks at the contents of arrays."""
+        self.keys_read.update(key for key, _ in uses.reads)
+        kind = (inputs.statics, settings())
+        before = self._varying.get(kind, ())
+        self._varying[kind] = tuple(dict.fromkeys((*before, *uses.reads)))
 
 
 def compute(
@@ -239,10 +252,10 @@ def _compute_followed(
             value, uses = body(obj), everything(inputs, reads=all_reads(obj))
     if uses is None:
         return value, None
-    known = uses
     if run is not None and uses.is_host:
-        known = everything(inputs, reads=uses.reads)._replace(is_varying=True)
-    learned.put(inputs, known)
+        learned.put_varying(inputs, uses)
+    else:
+        learned.put(inputs, uses)
     return value, uses if uses.is_shareable(inputs) else None
 
 
