@@ -339,9 +339,7 @@ def test_a_loop_that_changes_what_a_body_does_not_read(
 
 
 def test_a_parameter_that_is_a_number_first() -> None:
-    step = cachax.jit(
-        lambda s: dataclasses.replace(s, params=s.params - 0.1 * s.total)
-    )
+    step = cachax.jit(lambda s: dataclasses.replace(s, params=s.params - 0.1 * s.total))
     state: Any = Fitted(ONES, 0.5)
     with computations() as counts:
         for _ in range(4):

@@ -168,9 +168,9 @@ def share_memory(array: Any, other: Any) -> bool:
     """Whether a part of one array is in the place of a part of the other."""
     if array is other:
         return False
-    if _is_on_one_device(array) and _is_on_one_device(other):
-        if base_of(array).nbytes != base_of(other).nbytes:
-            return False  # else the next line waits for them
+    are_whole = _is_on_one_device(array) and _is_on_one_device(other)
+    if are_whole and base_of(array).nbytes != base_of(other).nbytes:
+        return False  # else the next line waits for them
     return not places_of(array).isdisjoint(places_of(other))
 
 

@@ -36,8 +36,10 @@ BUFFERS = (bytearray, memoryview, array)
 """Types whose objects change without notice."""
 
 _LEAVES = (jax.Array, Tracer, *ATOMS)
-_SEALED = (*MODULES, COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers")
-_SEALED += ("cachax._core.reads",)
+_SEALED = (
+    *(*MODULES, COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers"),
+    "cachax._core.reads",
+)
 _SEALED_CLASSES = (logging.Logger, PurePath, enum.Enum)
 """Modules and classes whose objects count as one thing when looking for changes:
 meshes, shardings, custom derivative rules, objects with internal bookkeeping."""

@@ -218,8 +218,8 @@ def compute(
 def _compute_followed(
     body: Body, obj: Any, inputs: Inputs, learned: Learned, is_varying: bool
 ) -> tuple[Any, Uses | None]:
-    """Run a body on a copy of its object, and see what it uses. If it can't be followed,
-    or is known to look at the contents of arrays, it counts what it reads."""
+    """Run a body on a copy of its object, and see what it uses. If it can't be
+    followed, or is known to look at the contents of arrays, what it reads counts."""
     trace = Dependence(is_off=is_varying)
     is_too_deep = is_no_function = False
     run: _Run | None = None

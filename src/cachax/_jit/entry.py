@@ -28,6 +28,7 @@ from .paths import Map, Reader, map_of
 from .plan import Call, Plan, Read, bits, identity, plan_for, signature_of
 from .results import take
 
+
 class Entry:
     """For one structure of arguments, or for all without objects. `tree` is of that
     structure: the arguments, with None for the static ones."""
