@@ -59,9 +59,9 @@ PROPS = {
     "size": Prop(_uses()),
     "chain": Prop(reads=("one",)),
     "chain_of_chain": Prop(_uses("a", "b", "n"), reads=("chain", "several")),
-    "branch": Prop(_uses("a", "b", "n", "inside")),
+    "branch": Prop(_uses("a", "b", "n")),
     "branch_on_shape": Prop(_uses("a", "b")),
-    "distinct": Prop(_uses("a", "b", "n", "inside")),
+    "distinct": Prop(),
     "ordered": Prop(_uses("a", "b", "n", "inside")),
     "own": Prop(),
     "pair": Prop(_uses("a", "b")),
@@ -75,7 +75,7 @@ PROPS = {
     "power(2)": Prop(),
     "power(m=3)": Prop(),
 }
-"""A body that cannot be traced uses all arrays, as far as cachax knows."""
+"""A body that cannot be traced uses all arrays that it reads, as far as cachax knows."""
 
 FIELDS = ("a", "b", "n", "k", "child", "items")
 

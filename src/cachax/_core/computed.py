@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -13,11 +13,20 @@ from .arguments import Arguments, NotKeptError
 from .fields import walk, walk_fields
 from .inputs import CannotRebuildError, Inputs, inputs_of
 from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
-from .memo import NOT_PROVIDED, Key, Memo, keys_of, may_have_values, memo_of
+from .memo import (
+    NOT_PROVIDED,
+    Key,
+    Memo,
+    Provider,
+    keys_of,
+    may_have_values,
+    memo_of,
+)
 from .recent import Recent
 from .uses import (
     Learned,
     NotKnownError,
+    Statics,
     Uses,
     all_reads,
     check_unchanged,
@@ -153,7 +162,7 @@ class Computed(Key):
         if value is NOT_PROVIDED:
             value, uses = self.evaluate(obj, inputs)
             if uses is not None and not self.uses_supplied(obj, inputs, uses):
-                table.records.append((self, inputs, uses, value))
+                table.note(self, inputs, uses, value)
         return value, None
 
     def _traces_used(self, obj: Any, inputs: Inputs, traces: set[Any]) -> set[Any]:
@@ -182,7 +191,7 @@ class Computed(Key):
         except CannotRebuildError:
             return self.evaluate(obj, None)[0]
         if table is not None:
-            table.records.append((self, inputs, uses, value))
+            table.note(self, inputs, uses, value)
         elif not used:
             self.note(inputs, uses, value)
         return value
@@ -378,6 +387,27 @@ def _has_supplied_inside(obj: Any) -> bool:
     )
 
 
+class Noted(NamedTuple):
+    """A value that was computed in a trace."""
+
+    key: Computed
+    inputs: Inputs
+    uses: Uses
+    statics: Statics
+    value: Any
+
+
+class Argument(NamedTuple):
+    """A traced object that values are provided for."""
+
+    obj: Any
+    inputs: Inputs | None
+    """Those that it came with: the function may assign to its fields."""
+    provide: Provider
+    is_shared: Callable[[Key], bool]
+    """Which of its values hold for others with the same arrays."""
+
+
 class Table:
     """What is known inside a running trace of a `cachax.jit` function.
 
@@ -387,45 +417,73 @@ class Table:
 
     def __init__(self, trace: Any) -> None:
         self.trace = trace
-        self.records: list[tuple[Computed, Inputs, Uses, Any]] = []
-        self.arguments: list[tuple[Any, Callable[[Key], bool]]] = []
-        """The traced objects that values are provided for, and which of their values
-        hold for others with the same arrays."""
+        self.noted: list[Noted] = []
+        self.arguments: list[Argument] = []
         self.passed: dict[int, tuple[Any, Any]] = {}
         """Tracers that came out of a function unchanged, and what went in."""
 
+    def note(
+        self,
+        key: Computed,
+        inputs: Inputs,
+        uses: Uses,
+        value: Any,
+        settings: tuple[Any, ...] | None = None,
+    ) -> None:
+        """A value was computed, with the configuration as it is now, or `settings`."""
+        statics = uses.statics(inputs)
+        if settings is not None:
+            statics = statics._replace(settings=settings)
+        self.noted.append(Noted(key, inputs, uses, statics, value))
+
     def find(self, key: Computed, obj: Any, inputs: Inputs) -> Any:
         """A value of a different object of this trace that holds for `obj` too."""
-        for other, its, uses, value in self.records:
-            is_same = other is key and holds(uses, inputs, its, self)
-            if is_same and may_be_kept(value, obj):
-                return value
+        for noted in self.noted:
+            is_same = noted.key is key and self.holds(noted, inputs)
+            if is_same and may_be_kept(noted.value, obj):
+                return noted.value
         learned: Uses | None = None
-        for argument, is_shared in self.arguments:
-            if type(argument) is type(obj) and argument is not obj and is_shared(key):
-                found = inputs_of(argument)
-                if found is None or found.statics != inputs.statics:
-                    continue
-                if learned is None:
-                    learned = key.learn(obj, inputs)
-                if holds(learned, inputs, found, self):
-                    return key.read(argument)
+        for argument in self.arguments:
+            its = argument.inputs
+            if type(argument.obj) is not type(obj) or its is None:
+                continue
+            if its.statics != inputs.statics or not argument.is_shared(key):
+                continue
+            is_unchanged = memo_of(argument.obj).provider is argument.provide
+            if is_unchanged and argument.obj is obj:  # it was asked already
+                continue
+            if learned is None:
+                learned = key.learn(obj, inputs)
+            if self.are_same(learned, inputs, its):
+                same = learned.statics(inputs) == learned.statics(its)
+                value = NOT_PROVIDED
+                if same and is_unchanged:
+                    value = key.read(argument.obj)
+                elif same:
+                    value = argument.provide(key)
+                if value is not NOT_PROVIDED:
+                    return value
         return NOT_PROVIDED
+
+    def holds(self, noted: Noted, inputs: Inputs) -> bool:
+        """Whether a value is that of an object with these inputs too, with the
+        configuration as it is now."""
+        return (
+            self.are_same(noted.uses, inputs, noted.inputs)
+            and noted.uses.statics(inputs) == noted.statics
+        )
+
+    def are_same(self, uses: Uses, inputs: Inputs, other: Inputs) -> bool:
+        """Whether both have the same arrays where these are used."""
+        if len(inputs.arrays) != len(other.arrays):
+            return False
+        pairs = [(inputs.arrays[i], other.arrays[i]) for i in uses.positions]
+        return all(self.origin(x) is self.origin(y) for x, y in pairs)
 
     def origin(self, array: Any) -> Any:
         while id(array) in self.passed:
             array = self.passed[id(array)][1]
         return array
-
-
-def holds(uses: Uses, inputs: Inputs, other: Inputs, table: Table) -> bool:
-    """Whether a value for one object of a trace is that of the other too."""
-    if len(inputs.arrays) != len(other.arrays):
-        return False
-    mine, its = inputs.arrays, other.arrays
-    return all(
-        table.origin(mine[i]) is table.origin(its[i]) for i in uses.positions
-    ) and uses.statics(inputs) == uses.statics(other)
 
 
 class _Tables(threading.local):

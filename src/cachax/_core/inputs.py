@@ -256,7 +256,7 @@ def inputs_of(obj: Any) -> Inputs | None:
     )
 
 
-_ARRAY = "array"
+_ARRAY: Any = object()
 """Among the static parts: the place of an array."""
 
 
@@ -488,10 +488,13 @@ class Copy:
         order: Callable[[list[Any]], list[Any]] | None = None,
         instead: tuple[int, Any] | None = None,
         keep_keys: bool = True,
+        notes_reads: bool = False,
     ) -> None:
         """With `order`, the keys of dictionaries are in a different order. With
-        `instead`, one of the static parts, by number, is replaced."""
+        `instead`, one of the static parts, by number, is replaced. With `notes_reads`,
+        it notes which of its fields are read from then on."""
         self._keep_keys = keep_keys
+        self._notes_reads = notes_reads
         self._arrays = iter(arrays)
         self._instead = instead
         self.statics = 0
@@ -558,7 +561,8 @@ class Copy:
             new = taken.rebuild(parts)
             if self._order is not None and type(thing) is dict:
                 new = {key: new[key] for key in self._order([*new])}
-            if type(thing).__dictoffset__ and not isinstance(thing, _CONTAINERS):
+            has_fields = type(thing).__dictoffset__ != 0
+            if self._notes_reads and has_fields and not isinstance(thing, _CONTAINERS):
                 fields = dict(zip(taken.names, held, strict=True))
                 is_watched = watch(new, fields, self.read)
             self.originals[id(new)] = (new, thing)

@@ -333,6 +333,8 @@ def memo_of(obj: Any) -> Memo:
         new = Memo(obj)
         if memo is not None and memo() is obj:
             new.keep_supplied(obj, memo, is_same)
+            if is_same:  # but not the configuration
+                new.provider = memo.provider
         with _making:
             if memos.get(id(obj)) is memo:  # else another thread was faster
                 if memo is not None and memo() is obj:

@@ -13,6 +13,7 @@ from jax.tree_util import default_registry
 
 from .fields import plain_leaves, walk
 from .inputs import in_order, inputs_of
+from .levels import level_of
 
 IsLeaf = Callable[[Any], bool]
 
@@ -28,7 +29,9 @@ class Structure:
         """The keys of all dictionaries in it, if some are not sorted."""
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        value = self.tree.unflatten(leaves)
+        leaves = [*leaves]
+        with level_of(leaves):  # a class may compute something
+            value = self.tree.unflatten(leaves)
         if self.orders:
             pairs = zip(_dictionaries(value), self.orders, strict=True)
             for dictionary, order in pairs:

@@ -318,7 +318,7 @@ def _follow(
 def _copy(obj: Any, arrays: list[Any]) -> Copy:
     """A copy without values that the user supplied: a body reads those of the
     original."""
-    copy = Copy(obj, arrays)
+    copy = Copy(obj, arrays, notes_reads=True)
     for new, _ in copy.originals.values():
         if type(new).__dictoffset__:
             fields = instance_dict(new, "__dict__")

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._compat import Trace, as_in_a_program, at_trace, current_trace
+from .._compat import Trace, as_in_a_program, at_trace, current_trace, settings
 from .._core.computed import CallKey, Computed
 from .._core.fields import is_open, walk
 from .._core.index import Record
@@ -147,6 +147,7 @@ class Demand:
         """But not what is known, or supplied: this is for objects that are new."""
         self.computed = False
         """Whether a value had to be computed."""
+        self.settings = settings()
         self.call: Any = ()
         """The arguments, as they are."""
         self.outer: Trace = current_trace()
@@ -284,6 +285,8 @@ class Demand:
 
         def provide(key: Any) -> Any:
             ask = (slot, key)
+            if settings() != self.settings:
+                return NOT_PROVIDED
             if ask in values:
                 self.asked[ask] = None
                 return values[ask]

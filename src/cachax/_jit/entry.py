@@ -52,7 +52,7 @@ class Entry:
             self.is_open = [_may_get_fields(type(x)) for x in objects]
         self._reader: Reader | None = None
         self.courses: dict[Any, Course] = Recent()
-        self.programs: dict[Any, Any] = Recent(64)
+        self.programs: dict[Any, Any] = Recent()
         self.plan = Plan()
         self.inside_plan = Plan()
         """The same for calls that compute values inside."""

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from .._compat import CONCRETE, UNSPECIFIED, Tracer, current_trace
-from .._core.computed import Table, tables
-from .._core.inputs import NUMBERS
+from .._core.computed import Argument, Table, tables
+from .._core.inputs import NUMBERS, inputs_of
 from .._core.levels import traces_in
 from .._core.memo import keys_of, memo_of
 from .._core.slots import layout_of
@@ -124,7 +124,10 @@ class Program:
             copies = []
         demand.start()
         demand.provide_for(copies, demand.fill(self.asks, values, leaves))
-        table.arguments = [*zip(copies, demand.sharing(), strict=False)]
+        table.arguments = [
+            Argument(copy, inputs_of(copy), memo_of(copy).provider, is_shared)
+            for copy, is_shared in zip(copies, demand.sharing(), strict=False)
+        ]
         tables.running.append(table)
         try:
             out = self.fun()(*args, **kwargs)

@@ -15,7 +15,7 @@ from jax.tree_util import tree_flatten
 
 from .._compat import CONCRETE, Tracer, has_several_devices, trace_context
 from .._core import index
-from .._core.computed import Computed, Table, holds, table_of
+from .._core.computed import Computed, Table, table_of
 from .._core.fields import walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
@@ -217,7 +217,7 @@ def bring_out(
         found += _computed_on(obj, number, given, table, True, types)
     for number, obj in enumerate(objects_in(out)):
         found += _computed_on(obj, number, leaves, table, False, ())
-        if not any(obj is argument for argument, _ in table.arguments):
+        if not any(obj is argument.obj for argument in table.arguments):
             found += _supplied_for(obj, number)
     if not follows and not found and not keep:
         return out
@@ -242,15 +242,16 @@ def _computed_on(
     types: Sequence[type],
 ) -> Iterator[tuple[Brought, Sequence[Any]]]:
     """What was computed in this trace and holds for `obj`, with its arrays."""
-    inputs = _as_rebuilt(obj) if table.records else None
+    inputs = _as_rebuilt(obj) if table.noted else None
     if inputs is None:
         return
     places = {id(x): i for i, x in reversed([*enumerate(leaves)])}  # the first one
     numbers = {id(leaves[i]): i for i, cls in enumerate(types) if cls in NUMBERS}
     pairs = ((i, numbers.get(id(x))) for i, x in enumerate(inputs.arrays))
     traced = {i: place for i, place in pairs if place is not None}
-    for key, its, uses, value in table.records:
-        if not holds(uses, inputs, its, table) or key.depends_on_supplied(obj):
+    for noted in table.noted:
+        key, _, uses, _, value = noted
+        if not table.holds(noted, inputs) or key.depends_on_supplied(obj):
             continue
         outside = inputs
         if traced:
@@ -294,11 +295,7 @@ def _computed_on(
 def _has_computed_inside(value: Any, table: Table) -> bool:
     """Whether something was computed in this trace on an object in a value."""
     found = filter(None, map(inputs_of, objects_in(value)))
-    return any(
-        holds(uses, inputs, its, table)
-        for inputs in found
-        for _, its, uses, _ in table.records
-    )
+    return any(table.holds(noted, inputs) for inputs in found for noted in table.noted)
 
 
 def _as_rebuilt(obj: Any) -> Inputs | None:
@@ -372,4 +369,5 @@ def _take_traced(
         memo_of(obj).keep(each.key, value)
         inputs = inputs_of(obj)
         if table is not None and inputs is not None:
-            table.records.append((each.key, inputs, each.uses, value))
+            settings = each.statics.settings
+            table.note(each.key, inputs, each.uses, value, settings)

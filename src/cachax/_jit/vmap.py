@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from .._compat import Tracer, at_trace, current_trace, trace_of
-from .._core.computed import Computed, Table, tables
+from .._core.computed import Argument, Computed, Table, tables
+from .._core.inputs import inputs_of
 from .._core.memo import NOT_PROVIDED, Provider, memo_of
 from .._core.slots import Layout, layout_of
 from .._core.structure import Structure, flatten
@@ -121,7 +122,11 @@ class _Batch:
                     provider = _provider(owner, self.axes[span], number, options)
                     memo_of(copy).provider = provider
             table = Table(current_trace())
-            table.arguments = [(copy, lambda key: True) for copy in copies]
+            table.arguments = [
+                Argument(copy, inputs_of(copy), provider, lambda key: True)
+                for copy in copies
+                if (provider := memo_of(copy).provider) is not None
+            ]
             tables.running.append(table)
             try:
                 return fun(one)
