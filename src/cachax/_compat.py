@@ -409,6 +409,15 @@ def settings() -> tuple[Any, ...]:
     return (x64.value, precision.value, promotion.value, prng.value)
 
 
+@contextmanager
+def configured(settings: tuple[Any, ...]) -> Iterator[None]:
+    """In this context, they are these."""
+    with ExitStack() as stack:
+        for state, value in zip(SETTINGS, settings, strict=True):
+            stack.enter_context(state(value))
+        yield
+
+
 def tracing_is_forbidden() -> bool:
     """Inside `jax.no_tracing`."""
     return bool(_config.no_tracing.value)

@@ -98,6 +98,7 @@ class Memo(weakref.ref[Any]):
         "holds",
         "indexed",
         "key",
+        "others",
         "packed",
         "provider",
         "settings",
@@ -124,6 +125,8 @@ class Memo(weakref.ref[Any]):
     contents: list[Contents]
     """What stands for the object in the keys of calls, like the contents of an array:
     what is ready for these calls goes with it (`_jit`). One, or none yet."""
+    others: "dict[Any, Memo]"
+    """Those of the object for other configurations of JAX, and this one."""
     holds: Callable[[Any], bool]
     """Whether the object still has the fields the values were computed from."""
 
@@ -143,6 +146,7 @@ class Memo(weakref.ref[Any]):
         self.changes = Changes.count
         contents = self.contents = []
         self.settings = settings()
+        self.others = {}
         self._locks: dict[Key, threading.RLock] = {}
 
         def forget() -> None:
@@ -252,11 +256,12 @@ class Memo(weakref.ref[Any]):
         return self._snapshot if inputs is None else inputs.identity
 
     def forget(self, key: Key) -> None:
-        self.values.pop(key, None)
-        self.folded.pop(key, None)
-        self.supplied.pop(key, None)
-        self.indexed.pop(key, None)
-        self.contents.clear()
+        for memo in (self, *self.others.values()):
+            memo.values.pop(key, None)
+            memo.folded.pop(key, None)
+            memo.supplied.pop(key, None)
+            memo.indexed.pop(key, None)
+            memo.contents.clear()
 
 
 def _to_the_reader() -> int:
@@ -330,16 +335,19 @@ def memo_of(obj: Any) -> Memo:
             if memo.changes != Changes.count:  # type: ignore[union-attr]
                 memo.drop_cleared()  # type: ignore[union-attr]
             return memo  # type: ignore[return-value]
-        new = Memo(obj)
+        other = memo.others.get(settings()) if is_same else None  # type: ignore[union-attr]
+        new = Memo(obj) if other is None or not other.holds(obj) else other
         if memo is not None and memo() is obj:
             new.keep_supplied(obj, memo, is_same)
             if is_same:  # but not the configuration
-                new.provider = memo.provider
+                new.provider, new.others = memo.provider, memo.others
+                new.others |= {memo.settings: memo, new.settings: new}
         with _making:
             if memos.get(id(obj)) is memo:  # else another thread was faster
                 if memo is not None and memo() is obj:
                     new._locks = memo._locks  # a body may be running, and set a field
                 memos[id(obj)] = new
+                new.drop_cleared()
                 return new
 
 
@@ -374,6 +382,7 @@ def contents_of_object(obj: Any) -> Contents:
 
 def _remove(memo: Memo, memos: dict[int, Any] = memos) -> None:
     # Called by the last objects of a program too, when globals are gone already.
+    memo.others.clear()  # a cycle would wait for the garbage collector
     if memos.get(memo.key) is memo:
         del memos[memo.key]
 

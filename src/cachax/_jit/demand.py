@@ -8,12 +8,19 @@ inputs. Nothing is computed on a guess.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from .._compat import Trace, as_in_a_program, at_trace, current_trace, settings
+from .._compat import (
+    Trace,
+    as_in_a_program,
+    at_trace,
+    configured,
+    current_trace,
+    settings,
+)
 from .._core.computed import CallKey, Computed
 from .._core.fields import is_open, walk
 from .._core.index import Record
@@ -29,7 +36,17 @@ from .paths import Map
 
 Slot = Any
 """The number of an object among the arguments; or, for an object in a value, the `Ask`
-of that value and the number of the object in it."""
+of that value and the number of the object in it; or one of them `Under` settings."""
+
+
+class Under(NamedTuple):
+    """An object that is read with a different configuration than that of the call:
+    `with jax.default_matmul_precision(...)`."""
+
+    slot: Slot
+    settings: tuple[Any, ...]
+
+
 
 Ask = tuple[Slot, Computed]
 """A value of the object in a slot."""
@@ -160,7 +177,7 @@ class Demand:
     def gather(self, asks: Iterator[Ask]) -> None:
         """Get these values, computed if they are not there yet."""
         for slot, key in asks:
-            if slot in self._objects:
+            if self._owner(slot) is not None:
                 answer = self._answer(slot, key)
                 if answer is not None:
                     self.answers[slot, key] = answer
@@ -176,7 +193,14 @@ class Demand:
             if key.is_supplied(owner) or memo_of(owner).provider is not None:
                 yield slot, key
 
+    def _owner(self, slot: Slot) -> Any:
+        return self._objects.get(slot.slot if type(slot) is Under else slot)
+
     def _answer(self, slot: Slot, key: Computed) -> Value | None:
+        if type(slot) is Under:
+            with configured(slot.settings):
+                answer = self._answer(slot.slot, key)
+            return None if answer is None or answer.by_object else answer
         owner = self._objects[slot]
         is_known = key.peek(owner, self) is not self
         if not is_known and not key.can_be_computed():
@@ -233,6 +257,8 @@ class Demand:
     def _note_objects_in(self, ask: Ask) -> None:
         """Objects in a value have cached values in their turn."""
         slot, key = ask
+        if type(slot) is Under:
+            return
         value = key.read(self._objects[slot])
         for number, obj in enumerate(objects_in(value)):
             self._objects[ask, number] = obj
@@ -284,9 +310,8 @@ class Demand:
         is_constant = not traces_in(copy)
 
         def provide(key: Any) -> Any:
-            ask = (slot, key)
-            if settings() != self.settings:
-                return NOT_PROVIDED
+            now = settings()
+            ask = (slot if now == self.settings else Under(slot, now), key)
             if ask in values:
                 self.asked[ask] = None
                 return values[ask]
@@ -305,7 +330,7 @@ class Demand:
                 # The other thread may wait for the trace that this one is in: wait
                 # outside of it.
                 raise Retrace(self, (*self.answers, ask))
-            answer = self._answer(slot, key)
+            answer = self._answer(*ask)
             if answer is None:
                 self.computed_inside[ask] = None
                 return NOT_PROVIDED
@@ -393,6 +418,10 @@ def _path(ask: Ask) -> list[Any]:
     path: list[Any] = []
     slot, key = ask
     while not isinstance(slot, int):
+        if type(slot) is Under:
+            path += [str(slot.settings), -1]
+            slot = slot.slot
+            continue
         path += [key.attrname, slot[1]]
         slot, key = slot[0]
     return [slot, key.attrname, *reversed(path)]

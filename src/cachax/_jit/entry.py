@@ -21,7 +21,7 @@ from .._core.memo import (
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.spread import are_global
-from .demand import Answers, Ask, Course, Slot, objects_in
+from .demand import Answers, Ask, Course, Slot, Under, objects_in
 from .inside import New, is_new_code
 from .options import Options
 from .paths import Map, Reader, map_of
@@ -108,6 +108,8 @@ class Entry:
     def object(self, slot: Slot, tree: Any) -> str:
         """The expression for the object of a slot."""
         reader = self.reader(tree)
+        if type(slot) is Under:
+            slot = slot.slot
         if isinstance(slot, int):
             return reader.object(slot)
         (outer, key), number = slot  # in a value
