@@ -75,7 +75,7 @@ PROPS = {
     "power(2)": Prop(),
     "power(m=3)": Prop(),
 }
-"""A body that cannot be traced uses all arrays that it reads, as far as cachax knows."""
+"""A body that cannot be traced uses all arrays that it reads, for all cachax knows."""
 
 FIELDS = ("a", "b", "n", "k", "child", "items")
 

@@ -47,7 +47,6 @@ class Under(NamedTuple):
     settings: tuple[Any, ...]
 
 
-
 Ask = tuple[Slot, Computed]
 """A value of the object in a slot."""
 

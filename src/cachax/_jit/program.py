@@ -125,8 +125,9 @@ class Program:
         demand.start()
         demand.provide_for(copies, demand.fill(self.asks, values, leaves))
         table.arguments = [
-            Argument(copy, inputs_of(copy), memo_of(copy).provider, is_shared)
+            Argument(copy, inputs_of(copy), provider, is_shared)
             for copy, is_shared in zip(copies, demand.sharing(), strict=False)
+            if (provider := memo_of(copy).provider) is not None
         ]
         tables.running.append(table)
         try:

@@ -123,9 +123,9 @@ class _Batch:
                     memo_of(copy).provider = provider
             table = Table(current_trace())
             table.arguments = [
-                Argument(copy, inputs_of(copy), provider, lambda key: True)
+                Argument(copy, inputs_of(copy), provide, lambda key: True)
                 for copy in copies
-                if (provider := memo_of(copy).provider) is not None
+                if (provide := memo_of(copy).provider) is not None
             ]
             tables.running.append(table)
             try:

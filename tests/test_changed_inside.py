@@ -1,0 +1,140 @@
+"""Objects that a function changes, and values of classes that compute when rebuilt."""
+
+import dataclasses
+import gc
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import pytest
+
+import cachax
+
+from cases import MUTABLE_PYTREES, B, close, fresh, over
+from families import Family, array
+from measure import compilations, computations, computing
+
+
+@over(MUTABLE_PYTREES)
+@pytest.mark.parametrize("name", ["energy", "power"])
+def test_a_value_that_is_read_after_an_assignment(family: Family, name: str) -> None:
+    """It doesn't use what was assigned: it is that of the argument."""
+
+    def read(obj: Any) -> Any:
+        return obj.power(2) if name == "power" else obj.energy
+
+    @cachax.jit
+    def step(obj: Any) -> Any:
+        before = read(obj)
+        if hasattr(obj.b, "set_value") or hasattr(obj.b, "value"):
+            obj.b.value = array(obj.b) + 1
+        else:
+            obj.b = obj.b + 1
+        return obj, before, read(obj)
+
+    obj = fresh(family)
+    expected = read(fresh(family))
+    with computations() as counts:
+        for i in range(1, 6):
+            obj, before, after = step(obj)
+            close(before, expected)
+            close(after, expected)
+            close(obj.b, B + i)
+    assert counts[name] == 1
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Loose:
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        computing("total")
+        return jnp.sum(self.x)
+
+
+def test_an_assignment_to_what_a_value_uses() -> None:
+    @cachax.jit
+    def step(obj: Loose) -> Any:
+        x, obj.x = obj.x, obj.y
+        swapped = obj.total
+        obj.x = x
+        return swapped, obj.total
+
+    obj = Loose(jnp.ones(2), jnp.full(2, 3.0))
+    for _ in range(3):
+        assert step(obj) == (6, 2)
+    assert obj.total == 2
+
+
+class Gaussian(flax.struct.PyTreeNode):
+    """Flax runs `__post_init__` when it rebuilds an object."""
+
+    mean: Any
+    covariance: Any
+
+    def __post_init__(self) -> None:
+        if hasattr(self.covariance, "dtype"):
+            symmetric = (self.covariance + self.covariance.T) / 2
+            object.__setattr__(self, "covariance", symmetric)
+
+
+class Filter(flax.struct.PyTreeNode):
+    prior: Any
+    noise: Any
+
+    @cachax.cached_property
+    def predicted(self) -> Any:
+        covariance = self.prior.covariance + self.noise * jnp.eye(2)
+        return Gaussian(self.prior.mean * 0.9, covariance)
+
+
+def distance(filtered: Filter, z: Any) -> Any:
+    predicted = filtered.predicted
+    rest = z - predicted.mean
+    return rest @ jnp.linalg.solve(predicted.covariance, rest)
+
+
+def test_a_value_that_computes_when_it_is_rebuilt() -> None:
+    def results(distance: Any) -> Any:
+        filtered = Filter(Gaussian(jnp.ones(2), jnp.eye(2)), jnp.float32(0.1))
+        z = jnp.arange(2.0)
+        slope = jax.grad(distance)(filtered, z)
+        here = distance(filtered, z)
+        noises = jnp.array([0.1, 0.2])
+        many = jax.vmap(lambda n: distance(filtered.replace(noise=n), z))(noises)
+        return slope.noise, slope.prior.mean, here, many
+
+    close(results(cachax.jit(distance)), results(distance))
+
+
+def test_nothing_is_retained_of_a_value_that_computes_when_it_is_rebuilt() -> None:
+    use = cachax.jit(distance)
+
+    def call() -> None:
+        filtered = Filter(Gaussian(jnp.ones(2), jnp.eye(2)), jnp.float32(0.1))
+        use(filtered, jnp.arange(2.0)), use(filtered, jnp.arange(2.0))
+
+    call()
+    gc.collect()
+    before = len(jax.live_arrays())
+    for _ in range(3):
+        call()
+    gc.collect()
+    assert len(jax.live_arrays()) <= before
+
+
+def test_objects_of_many_shapes_in_turn_are_compiled_once_each() -> None:
+    sizes = range(2, 72)
+    use = cachax.jit(lambda obj, y: obj.total * y)
+    objects = [Loose(jnp.ones(n), jnp.ones(2)) for n in sizes]
+    for obj in objects:
+        use(obj, 1.0)
+    with compilations() as compiled:
+        for _ in range(2):
+            for obj in objects:
+                use(obj, 1.0)
+    assert compiled == []
