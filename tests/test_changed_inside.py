@@ -130,7 +130,7 @@ def test_nothing_is_retained_of_a_value_that_computes_when_it_is_rebuilt() -> No
 def test_objects_of_many_shapes_in_turn_are_compiled_once_each() -> None:
     sizes = range(2, 72)
     use = cachax.jit(lambda obj, y: obj.total * y)
-    objects = [Loose(jnp.ones(n), jnp.ones(2)) for n in sizes]
+    objects = [cachax.warm(Loose(jnp.ones(n), jnp.ones(2))) for n in sizes]
     for obj in objects:
         use(obj, 1.0)
     with compilations() as compiled:

@@ -61,8 +61,8 @@ _TRIES = 8
 has to compute inside what it was not given."""
 
 _MANY_NEW = 8
-"""Calls with arguments of the same shapes for which values had to be computed, until
-the function is compiled once more to compute them inside."""
+"""Calls for which values had to be computed, until the function is compiled once more
+to compute them inside."""
 
 
 class Function:
@@ -263,8 +263,7 @@ class Function:
         if traced:
             course = entry.courses.setdefault(signature, Course())
             course.learn(answers, [*demand.asked])
-        if computed:
-            entry.new_calls[signature] = entry.new_calls.get(signature, 0) + 1
+        entry.new_calls += computed
         is_planned = program is entry.plan.program and not (traced or entry.mistaken)
         if not is_planned or entry.plan.look_up(args, kwargs) is None:
             is_concrete = not any(isinstance(x, Tracer) for x in leaves)
@@ -315,9 +314,7 @@ class Function:
     def _call_computing_inside(self, entry: Entry, call: Call) -> Any:
         """For arrays that are new at every call: to compute their values beforehand
         would launch a program for each. UNKNOWN if it is not such a call."""
-        if not entry.may_compute_inside or not entry.new_calls:
-            return UNKNOWN
-        if entry.new_calls.get(signature_of(call.leaves), 0) < _MANY_NEW:
+        if entry.new_calls < _MANY_NEW or not entry.may_compute_inside:
             return UNKNOWN
         with index.one_thread():
             new = new_in_call(entry, call)

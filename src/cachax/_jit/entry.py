@@ -64,8 +64,8 @@ class Entry:
         self.static_numpy = False
         self.inside_asks: dict[Ask, None] = {}
         """What can't be an input, unless the user supplies a value that can."""
-        self.new_calls: dict[Any, int] = Recent()
-        """For which values had to be computed, by the shapes of their leaves."""
+        self.new_calls = 0
+        """For which values had to be computed."""
         self.may_compute_inside = True
 
     # How to read the arguments.
