@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from ._annotations import is_none
-from ._classes import Class
+from ._classes import Class, class_of
 from ._code import Code
 from ._fields import Field
 from ._jax_names import ATTRIBUTES_OF_NO_ARRAY, Kind, public_name
@@ -96,7 +96,31 @@ def _reads_array(
         _is_array(field, code)
         or (depth == _MOST_DEPTH and _is_leaf(field, cls, code))
         or is_used_as_array(read.attr, cls, code)
+        or _reads_used_part(read, module, cls, code)
     )
+
+
+def _reads_used_part(
+    read: ast.Attribute, module: Module, cls: Class, code: Code
+) -> bool:
+    """Whether it is `self.state` in `self.state.x`, and the methods of the class do to
+    that what is done to arrays alone."""
+    for path in _paths(read, module):
+        if path and _is_part_used_as_array(read.attr, path[0], cls, code):
+            return path[1:2] == [] or path[1] not in ATTRIBUTES_OF_NO_ARRAY
+    return False
+
+
+def _is_part_used_as_array(name: str, part: str, cls: Class, code: Code) -> bool:
+    other = code.objects.class_of_attribute(cls, name)
+    if other is not None:
+        inner = other.fields.get(part)
+        if inner is None or other.method(part) is not None:
+            return False
+        if code.kinds.of_field(inner) is Kind.OTHER:
+            return False
+    used = (_used_as_arrays(owner, code) for owner in cls.ancestors)
+    return any(f"{name}.{part}" in names for names in used)
 
 
 def _is_identity(operator: ast.cmpop) -> bool:
@@ -287,16 +311,25 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 def _functions(
     node: ast.expr, cls: Class, code: Code
 ) -> Iterator[tuple[FunctionNode, Module]]:
-    """The function of the project behind `f` or `self.f`, and its file."""
+    """The function of the project behind `f`, `self.f` or `super().f`, or the
+    constructor of a class, and its file."""
     match node:
         case ast.Attribute(ast.Name("self"), name):
             method = cls.method(name)
-            if method is not None:
-                yield method[1], method[0].module
-            return
-    match code.project.resolve(node, cls.module):
-        case Definition(other, ast.FunctionDef() as function):
-            yield function, other
+        case ast.Attribute(ast.Call(ast.Name("super"), []), name):
+            method = cls.method(name, below=cls)
+        case _:
+            match code.project.resolve(node, cls.module):
+                case Definition(other, ast.FunctionDef() as function):
+                    yield function, other
+                    return
+                case Definition(other, ast.ClassDef() as inner):
+                    made = class_of(inner, other, code.project)
+                    method = made.method("__init__")
+                case _:
+                    return
+    if method is not None:
+        yield method[1], method[0].module
 
 
 def _mapped(function: ast.expr, cls: Class, code: Code) -> Callable[[int], bool] | None:
@@ -335,14 +368,19 @@ def _is_mapped(axes: ast.expr | None, number: int) -> bool:
 
 
 def _of_self(node: ast.expr, module: Module) -> list[str]:
-    """The attribute in `self.x` and `self.x["key"]`, also behind a local variable, a
-    parameter that is stored there, or a method that returns it."""
+    """The attribute in `self.x`, `self.x["key"]`, `self.x[0]` and `getattr(self.x, name)`,
+    also behind a local variable, a parameter that is stored there, or a method that
+    returns it. For `self.state.x`, that is `state.x`."""
     match node:
         case ast.Attribute(ast.Name("self"), name):
             return [name]
+        case ast.Attribute(ast.Attribute(ast.Name("self"), name), part):
+            return [f"{name}.{part}"]
+        case ast.Call(ast.Name("getattr"), [value, *_]):
+            return _of_self(value, module)
         case ast.Call(ast.Attribute(ast.Name("self"), name)):
             return _given_back(node, name, module)
-        case ast.Subscript(value, ast.Constant(str())):
+        case ast.Subscript(value, ast.Constant(str() | int())):
             return _of_self(value, module)
         case ast.Name(name):
             return _behind(node, name, module)

@@ -218,7 +218,9 @@ def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
     for owner in cls.ancestors:
         for function in owner.own_functions:
             obj = own_object(function, owner.module)
-            later = is_setter(function) or not is_maker(function, owner)
+            # What a subclass overrides may call a helper of its base.
+            makes = is_maker(function, owner) or is_maker(function, cls)
+            later = is_setter(function) or not makes
             if obj and later and function not in apart_from:
                 lasting = [
                     w for w in writes(function, obj, owner.module) if not w.is_lazy
