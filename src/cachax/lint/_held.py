@@ -9,7 +9,7 @@ from ._classes import Class, class_of
 from ._code import Code
 from ._fields import Field
 from ._jax_names import ATTRIBUTES_OF_NO_ARRAY, Kind, public_name
-from ._module import FunctionNode, Module
+from ._module import Bound, FunctionNode, Module
 from ._objects import arguments
 from ._project import Definition
 from ._reach import reads_reached
@@ -61,10 +61,50 @@ def arrays_read_inside(
     function: TracedNode, obj: str, cls: Class, code: Code
 ) -> set[str]:
     """The same of a function in a method, which knows the object as `obj`."""
-    own = list(reads_of(obj, function))
+    own = list(_reads_taken_along(function, obj, code.module))
     reads = [(read, code.module) for read in own]
     reads += reads_reached([read.attr for read in own], cls)
     return {r.attr for r, m in reads if _reads_array(r, m, cls, code, _MOST_DEPTH)}
+
+
+def _reads_taken_along(
+    function: TracedNode, obj: str, module: Module
+) -> Iterator[ast.Attribute]:
+    """What a function in a method reads of the object, by itself, in functions of the
+    method that it uses, and through local variables: `x = self.x` before it."""
+    waiting = [function]
+    for inner in waiting:  # grows while it is walked
+        yield from reads_of(obj, inner)
+        for name in _free_names(inner, module):
+            for scope in module.scopes(inner):
+                if not isinstance(scope, FunctionNode):
+                    break
+                bounds = module.bound_in(scope).get(name.id, [])
+                made = module.definitions_in(scope).get(name.id)
+                if isinstance(made, FunctionNode) and made not in waiting:
+                    waiting.append(made)
+                if bounds or made is not None:
+                    yield from _is_read(bounds, obj)
+                    break
+
+
+def _free_names(function: TracedNode, module: Module) -> Iterator[ast.Name]:
+    """Where it uses variables that it doesn't assign. `x.shape` doesn't count."""
+    inside = list(ast.walk(function))
+    own = {node.arg for node in inside if isinstance(node, ast.arg)}
+    own |= set(module.bound_in(function))
+    for node in inside:
+        match node, module.parent(node):
+            case ast.Name(), ast.Attribute(_, name) if name in ATTRIBUTES_OF_NO_ARRAY:
+                continue
+            case ast.Name(name, ast.Load()), _ if name not in own:
+                yield node
+
+
+def _is_read(bounds: list[Bound], obj: str) -> Iterator[ast.Attribute]:
+    match [bound.value for bound in bounds]:
+        case [ast.Attribute(ast.Name(name)) as read] if name == obj:
+            yield read
 
 
 def _reads_array(

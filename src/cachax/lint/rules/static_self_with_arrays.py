@@ -83,7 +83,7 @@ from .._finding import Severity
 from .._held import arrays_read, arrays_read_inside
 from .._module import FunctionNode
 from .._reach import attributes_read, methods_used, reads_reached
-from .._tracing import Traced, TracedNode, parameters, reads_of
+from .._tracing import Traced, TracedNode, jitted_of_bases, parameters, reads_of
 from .._writes import is_maker, own_object, writes
 
 CODE = "CX205"
@@ -111,6 +111,13 @@ def check(code: Code) -> Iterator[Found]:
             if found is not None:
                 yield found
                 break
+    for traced in jitted_of_bases(code.module, code.project):
+        cls = code.class_around(traced.said)
+        if cls is not None and not _is_called_at_once(traced, code):
+            assert isinstance(traced.function, FunctionNode)
+            found = _of_object(traced, traced.function, cls, code, is_static=False)
+            if found is not None:
+                yield found
 
 
 def _subclasses(cls: Class, method: FunctionNode, code: Code) -> list[Class]:
@@ -126,7 +133,7 @@ def _of_object(
     traced: Traced, method: FunctionNode, cls: Class, code: Code, is_static: bool
 ) -> Found | None:
     read = attributes_read(method, cls)
-    apart_from = _where_jitted(method, code)
+    apart_from = _where_jitted(traced, code)
     if method not in cls.own_methods.values():
         # A subclass may set itself up in what the method calls.
         apart_from |= set(methods_used(method, cls))
@@ -205,11 +212,12 @@ def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
         yield _found(traced, kept, cls, name, changed=bool(changed))
 
 
-def _where_jitted(method: FunctionNode, code: Code) -> set[ast.AST]:
+def _where_jitted(traced: Traced, code: Code) -> set[ast.AST]:
     """The method itself, and those that jit it (again)."""
-    same = [traced for traced in code.traced if traced.function is method]
-    jitted = [traced.said for traced in same if traced.is_jit]
-    return {method, *(outer for said in jitted for outer in code.module.around(said))}
+    same = [other for other in code.traced if other.function is traced.function]
+    jitted = [traced.said, *(other.said for other in same if other.is_jit)]
+    outer = {node for said in jitted for node in code.module.around(said)}
+    return {traced.function, *outer}
 
 
 def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
