@@ -35,6 +35,16 @@ class Class:
     def name(self) -> str:
         return self.node.name
 
+    def is_same_as(self, other: "Class") -> bool:
+        """Also if its file was parsed twice: as one that is checked, and as one that an
+        import leads to."""
+        same_file = self.module.path == other.module.path
+        return self.node is other.node or (
+            self.module.path is not None
+            and same_file
+            and self.node.lineno == other.node.lineno
+        )
+
     @functools.cached_property
     def decorators(self) -> list[str]:
         """Their full names; that of what is called, or of what `partial` is given."""

@@ -217,7 +217,11 @@ def _has_array(cls: Class, path: list[str], code: Code, depth: int) -> bool | No
 
 
 def _is_array(field: Field, code: Code) -> bool:
-    return code.kinds.of_field(field).has_arrays or code.kinds.names_array(field)
+    return (
+        code.kinds.of_field(field).has_arrays
+        or code.kinds.names_array(field)
+        or code.kinds.field_may_be_tree_of_arrays(field)
+    )
 
 
 def _is_leaf(field: Field, cls: Class, code: Code) -> bool:
@@ -338,10 +342,16 @@ def _arrays_given(call: ast.Call, cls: Class, code: Code) -> list[ast.expr]:
         return [
             argument
             for parameter, argument in arguments(call, function, module)
-            if code.kinds.of_annotation(parameter.annotation, module).has_arrays
+            if _is_annotated_as_array(parameter, module, code)
         ]
     mapped = _mapped(call.func, cls, code)
     return [a for n, a in enumerate(call.args) if mapped is not None and mapped(n)]
+
+
+def _is_annotated_as_array(parameter: ast.arg, module: Module, code: Code) -> bool:
+    said = parameter.annotation
+    holds = code.kinds.of_annotation(said, module).has_arrays
+    return holds or code.kinds.may_be_tree_of_arrays(said, module)
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
