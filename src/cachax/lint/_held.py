@@ -418,7 +418,7 @@ def _is_mapped(axes: ast.expr | None, number: int) -> bool:
 
 
 def _of_self(node: ast.expr, module: Module) -> list[str]:
-    """The attribute in `self.x`, `self.x["key"]`, `self.x[0]` and `getattr(self.x, name)`,
+    """The attribute in `self.x`, `self.x["key"]`, `self.x[0]` and `getattr(self.x, y)`,
     also behind a local variable, a parameter that is stored there, or a method that
     returns it. For `self.state.x`, that is `state.x`."""
     match node:
