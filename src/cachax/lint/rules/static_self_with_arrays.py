@@ -81,6 +81,7 @@ from .._classes import Class, is_setter
 from .._code import Code, Found
 from .._finding import Severity
 from .._held import arrays_read, arrays_read_inside
+from .._kept import cached_decorator
 from .._module import FunctionNode
 from .._reach import attributes_read, methods_used, reads_reached
 from .._tracing import Traced, TracedNode, jitted_of_bases, parameters, reads_of
@@ -88,7 +89,7 @@ from .._writes import is_maker, own_object, writes
 
 CODE = "CX205"
 SEVERITY = Severity.ERROR
-MENTIONS = r"static_arg(nums|names)|jit\("
+MENTIONS = r"static_arg(nums|names)|jit\(|cached_property"
 
 
 def check(code: Code) -> Iterator[Found]:
@@ -173,7 +174,8 @@ def _is_kept(traced: Traced, code: Code) -> bool:
 def _kept_for_good(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | None:
     """Object and attribute in `self.f = jax.jit(...)`, or in `self.f = f` with a jitted
     function `f` of the same method: where the object is made, or on first use, unless
-    `f` is assigned again somewhere. That is compiled once for good."""
+    `f` is assigned again somewhere. That is compiled once for good, and so is what a
+    cached property returns."""
     for method in code.module.around(traced.said):
         if not isinstance(method, FunctionNode):
             continue
@@ -185,6 +187,10 @@ def _kept_for_good(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | 
             if for_good and _is_jitted(write.value, traced):
                 again = write.attribute in _assigned_later(cls, set())
                 return None if again else (obj, write.attribute)
+        if cached_decorator(method, code.module, code.project) is not None:
+            for node in code.module.own_nodes(method):
+                if isinstance(node, ast.Return) and _is_jitted(node.value, traced):
+                    return obj, method.name
     return None
 
 
