@@ -1511,3 +1511,86 @@ def test_what_the_constructor_of_a_different_class_is_given() -> None:
         "self.grid = Grid(self.bank[0])", "super().__init__(self.bank[0])"
     )
     assert severities(base) == [("CX205", "warning")]
+
+
+def test_a_jitted_function_that_a_cached_property_returns() -> None:
+    """lsqfitgp: bart._pred"""
+    text = """
+    class Forest:
+        def __init__(self, x):
+            self.x = jnp.asarray(x)
+            self.n = len(x)
+
+        @functools.cached_property
+        def predict(self):
+            @jax.jit
+            def predict(y):
+                return self.x @ y
+
+            return predict
+    """
+    assert severities(text) == [("CX205", "warning")]
+    direct = text.replace("@jax.jit", "").replace(
+        "return predict", "return jax.jit(predict)"
+    )
+    assert severities(direct) == [("CX205", "warning")]
+    assert codes(text.replace("self.x @ y", "self.n * y")) == []
+    assert codes(text.replace("functools.cached_property", "property")) == []
+
+
+def test_a_table_that_is_read_back_and_not_returned() -> None:
+    """xpcsjax: the model function of the nlsq adapter"""
+    text = """
+    def make(offsets):
+        table = {}
+
+        def model(data, scale):
+            if id(data) in table:
+                times = table[id(data)]
+            else:
+                times = jnp.asarray(data)
+                table[id(data)] = times
+            return scale * times.sum()
+
+        return model
+    """
+    assert severities(text) == [("CX204", "information")]
+    assert codes(text.replace("jnp.asarray", "np.asarray")) == []
+    total = text.replace(
+        "= times\n            return", "= table[0] + times\n            return"
+    )
+    assert codes(total) == []
+
+
+WRITER = """
+class Domain:
+    def __init__(self, x):
+        self.centers = jnp.asarray(x)
+        self.n = len(x)
+
+    def spacing(self):
+        return self.centers[1:] - self.centers[:-1]
+
+class Writer:
+    domain: Domain
+
+    def __init__(self, domain, n):
+        self.domain = domain
+
+    @partial(jax.jit, static_argnums=(0,))
+    def slope(self, y):
+        return (y[1:] - y[:-1]) / self.domain.spacing()
+"""
+
+
+def test_the_class_of_an_object_by_its_annotation() -> None:
+    """JAXFLUIDS: HDF5Writer._compute_miscellaneous_jit"""
+    assert severities(WRITER) == [("CX205", "warning")]
+    twice = WRITER.replace("    domain: Domain\n", "").replace(
+        "domain, n):\n        self.domain = domain",
+        "domain: Domain, n):\n        if n:\n            self.domain = domain\n"
+        "        else:\n            self.domain = domain",
+    )
+    assert severities(twice) == [("CX205", "warning")]
+    assert codes(WRITER.replace("self.domain.spacing()", "self.domain.n")) == []
+    assert codes(WRITER + "\nclass Empty(Domain):\n    def spacing(self): pass") == []

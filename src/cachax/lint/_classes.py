@@ -79,6 +79,17 @@ class Class:
         return found
 
     @functools.cached_property
+    def subclasses(self) -> list["Class"]:
+        """The classes of its package that have it for a base, directly or not."""
+        files = self.project.files_with_base(self.name, self.module)
+        classes = [class_of(n, m, self.project) for m in files for n in m.classes]
+        return [
+            cls
+            for cls in classes
+            if any(base.is_same_as(self) for base in cls.ancestors[1:])
+        ]
+
+    @functools.cached_property
     def is_known_whole(self) -> bool:
         """Every base is a class of the project, of a known family, or harmless."""
         return all(

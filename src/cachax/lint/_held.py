@@ -244,18 +244,14 @@ def _is_dict(field: Field) -> bool:
 
 
 def _class_of(field: Field, code: Code) -> Class | None:
-    """The class of what is made for it in `__init__`, or that its annotation names. With
-    subclasses, what is only known by its annotation may be anything."""
+    """The class of what is made for it in `__init__`, or that its annotation names. If
+    that has subclasses, it may be anything."""
     if field.annotation is not None:
         said = code.objects.annotated_class(field.annotation, field.module)
-        return None if said is None or _has_subclasses(said) else said
+        return None if said is None or said.subclasses else said
     classes = [code.objects.class_of(value, field.module) for value in field.values]
     first = classes[0] if classes else None
     return first if all(cls is first for cls in classes) else None
-
-
-def _has_subclasses(cls: Class) -> bool:
-    return bool(cls.project.files_with_base(cls.name, cls.module))
 
 
 def is_used_as_array(name: str, cls: Class, code: Code) -> bool:

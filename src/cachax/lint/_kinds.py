@@ -303,15 +303,7 @@ class Kinds:
     def _is_base_of_trees(self, cls: Class) -> bool:
         if cls.family is None or cls.leaf_fields or not cls.family.flattens_fields:
             return False
-        return cls.module.remember(
-            (Kinds._is_base_of_trees, cls.node),
-            lambda: any(
-                self._object(one) is Kind.TREE
-                for module in self._project.files_with_base(cls.name, cls.module)
-                for one in (class_of(n, module, self._project) for n in module.classes)
-                if any(base.is_same_as(cls) for base in one.ancestors[1:])
-            ),
-        )
+        return any(self._object(one) is Kind.TREE for one in cls.subclasses)
 
     def _annotation_of(self, value: ast.expr, module: Module) -> ast.expr | None:
         if not isinstance(value, ast.Name):

@@ -105,8 +105,8 @@ def _is_returned(table: str, node: ast.Assign, nodes: list[ast.AST]) -> bool:
 
 
 def _is_read_back(table: str, node: ast.Assign, nodes: list[ast.AST]) -> bool:
-    """`x = table[key]`, where the values don't come from the table itself: `table[key] =
-    table[key] + x` is no cache."""
+    """`x = table[key]`. If the value comes from the table itself, it is no cache:
+    `table[key] = table[key] + x`."""
     if any(isinstance(n, ast.Name) and n.id == table for n in ast.walk(node.value)):
         return False
     return any(
