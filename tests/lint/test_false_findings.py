@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from cachax.lint import Settings
 from cachax.lint._run import check_file
 
@@ -703,3 +705,68 @@ def test_a_field_that_random_numbers_go_into() -> None:
     """
     assert codes(text) == []
     assert codes(text.replace("self.weights, split", "self.weights")) == ["CX208"]
+
+
+AGENT = """
+class Agent:
+    def __init__(self, params):
+        self.state = params
+
+    def act(self, x, params=None):
+        if params is None:
+            params = self.state
+        return params * x
+
+    def plan(self, x, params=None):
+        return self.act(x, params=params)
+
+    @partial(jax.jit, static_argnums=(0,))
+    def loss(self, params, x):
+        return self.plan(x, params).sum()
+
+    def train(self, params):
+        self.state = params
+"""
+
+
+def test_an_attribute_that_stands_in_for_an_argument_that_is_given() -> None:
+    """gcbfplus: GCBFPlus.get_b_u_qp"""
+    assert codes(AGENT) == []
+    partial = AGENT.replace(
+        "self.plan(x, params)", "partial(self.plan, params=params)(x)"
+    )
+    assert codes(partial) == []
+    short = "params = self.state if params is None else params"
+    inline = AGENT.replace("if params is None:\n            params = self.state", short)
+    assert codes(inline) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.plan(x, params)", "self.plan(x)"),
+        ("self.plan(x, params)", "jax.vmap(self.plan)(x)"),
+        ("self.plan(x, params)", "self.plan(x, None)"),
+        ("loss(self, params, x)", "loss(self, x, params=None)"),
+    ],
+)
+def test_an_argument_that_may_not_be_given(old: str, new: str) -> None:
+    assert "CX205" in codes(AGENT.replace(old, new))
+
+
+def test_the_functions_of_a_train_state() -> None:
+    """gcbfplus: GCBFPlus.update_inner"""
+    text = """
+    class Agent:
+        def __init__(self, state):
+            self.state = state
+
+        @partial(jax.jit, static_argnums=(0,))
+        def loss(self, params, x):
+            return self.state.apply_fn(params, x).sum()
+
+        def train(self, state):
+            self.state = state
+    """
+    assert codes(text) == []
+    assert codes(text.replace("apply_fn(params, x)", "params")) == ["CX205"]
