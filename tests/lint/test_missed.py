@@ -1470,7 +1470,7 @@ class Wrapper:
         ("", "", ["CX205"]),
         ("loads: Array", "loads: float", []),
         ("(Parameters)", "", []),
-        ("    steps", "    scale: float = 1.0\n    steps", []),  # a leaf of its own
+        ("    steps", "    scale: float = 1.0\n    steps", []),  # it has a leaf
     ],
 )
 def test_a_pytree_class_whose_subclasses_hold_arrays(

@@ -285,7 +285,7 @@ class Kinds:
     def may_be_tree_of_arrays(
         self, annotation: ast.expr | None, module: Module
     ) -> bool:
-        """Whether it names a pytree class without leaves of its own, and a class of the
+        """Whether it names a pytree class that has no leaves, and a class of the
         package that has it for a base holds arrays."""
         for one in self._annotations.alternatives(annotation, module):
             cls = self._objects.annotated_class(one, module)

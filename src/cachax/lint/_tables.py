@@ -105,7 +105,7 @@ def _is_returned(table: str, node: ast.Assign, nodes: list[ast.AST]) -> bool:
 
 
 def _is_read_back(table: str, node: ast.Assign, nodes: list[ast.AST]) -> bool:
-    """`x = table[key]`. If the value comes from the table itself, it is no cache:
+    """`x = table[key]`. It is not a cache if the value comes from the table itself:
     `table[key] = table[key] + x`."""
     if any(isinstance(n, ast.Name) and n.id == table for n in ast.walk(node.value)):
         return False

@@ -9,16 +9,18 @@ annotation says so, if the class uses it as only arrays can be used (`self.x @ y
 `jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`, `net.apply(self.x, y)`,
 `self.x[i]` where `i` is an argument of the jitted method, or as an argument that a
 function of the project annotates as an array), if the class is a pytree and the
-attribute is one of its leaves, or if it is an object of the project of which arrays are
-read. What other methods, `super()` and functions in attributes
+attribute is one of its leaves, or if it is an object of which arrays are read. An
+object that is annotated as a pytree class without leaves holds arrays if a subclass
+does. What other methods, `super()` and functions in attributes
 (`self.f = jax.vmap(self.g)`) read counts too, and so do subclasses in the same file
-that inherit the method. An
-error is also reported if the bound method is jitted and kept, as in
-`self.f = jax.jit(self.method)` (in a variable, it is information), or if a function
-that reads `self` is jitted and kept when the object is made or on first use, as in
-`self.f = jax.jit(lambda x: self.w * x)`. If such a method or function reads an array
-that is not assigned again, that is a warning. A function of the project that passes
-what it is given to `jax.jit` counts as `jax.jit`.
+that inherit the method. An error is also reported if the bound method, which may be one
+of a base class, is jitted and kept, as in `self.f = jax.jit(self.method)` (in a
+variable, it is information), or if a function that reads `self` is jitted and kept when
+the object is made or on first use, as in `self.f = jax.jit(lambda x: self.w * x)`, or
+returned by a cached property. A local variable `w = self.w` that it reads counts too.
+If such a method or function reads an array that is not assigned again, that is a
+warning. A function of the project that passes what it is given to `jax.jit` counts as
+`jax.jit`.
 
 ## Why is this bad?
 
