@@ -170,6 +170,8 @@ class Project:
         return self._asking[top]
 
     def _load(self, path: Path, root: Path) -> Module | None:
+        if not path.name:
+            return None  # `/`: an import with more dots than there are folders
         if path not in self._modules:
             self._modules[path] = None
             for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
