@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from cachax.lint import Settings
 from cachax.lint._run import check_file
 
@@ -640,3 +642,131 @@ def test_attributes_that_are_set_by_names_where_one_call_is_traced() -> None:
             return jax.pmap(self.solve)(ucells)
     """
     assert codes(text) == ["cx203"]
+
+
+def test_a_helper_of_the_base_that_the_constructor_reaches_through_a_subclass() -> None:
+    """jax-baseline: SAC.setup_model"""
+    text = """
+    class Base:
+        def __init__(self):
+            self.setup_model()
+
+        def setup_model(self):
+            pass
+
+        def setup_entropy(self):
+            self.automatic = True
+
+    class Actor(Base):
+        def setup_model(self):
+            self.setup_entropy()
+            self.step = jax.jit(self.step)
+
+        def step(self, x):
+            return x if self.automatic else 2 * x
+    """
+    assert codes(text) == []
+    later = text.replace("            self.setup_entropy()\n", "")
+    assert codes(later) == ["CX205"]
+
+
+def test_a_variable_with_the_name_of_the_object_in_the_body_of_a_loop() -> None:
+    """JAxtar: SearchResult.pop_full"""
+    text = """
+    @chex.dataclass
+    class Search:
+        queue: Array
+
+        def pop(search):
+            def body(state):
+                search, key = state
+                search.queue = search.queue[1:]
+                return search, key
+
+            return jax.lax.while_loop(lambda state: state[1] > 0, body, (search, 3))
+    """
+    assert codes(text) == []
+    closed_over = text.replace("search, key = state", "_, key = state")
+    assert codes(closed_over) == ["CX203"]
+
+
+def test_a_field_that_random_numbers_go_into() -> None:
+    """jax-dna: DiffTRe.initialize. A cached property can't compute it."""
+    text = """
+    @chex.dataclass(frozen=True)
+    class Estimator:
+        weights: Array
+        _energies: Array | None = None
+
+        def initialize(self, key):
+            key, split = jax.random.split(key)
+            energies = simulate(self.weights, split)
+            return self.replace(_energies=energies)
+    """
+    assert codes(text) == []
+    assert codes(text.replace("self.weights, split", "self.weights")) == ["CX208"]
+
+
+AGENT = """
+class Agent:
+    def __init__(self, params):
+        self.state = params
+
+    def act(self, x, params=None):
+        if params is None:
+            params = self.state
+        return params * x
+
+    def plan(self, x, params=None):
+        return self.act(x, params=params)
+
+    @partial(jax.jit, static_argnums=(0,))
+    def loss(self, params, x):
+        return self.plan(x, params).sum()
+
+    def train(self, params):
+        self.state = params
+"""
+
+
+def test_an_attribute_that_stands_in_for_an_argument_that_is_given() -> None:
+    """gcbfplus: GCBFPlus.get_b_u_qp"""
+    assert codes(AGENT) == []
+    partial = AGENT.replace(
+        "self.plan(x, params)", "partial(self.plan, params=params)(x)"
+    )
+    assert codes(partial) == []
+    short = "params = self.state if params is None else params"
+    inline = AGENT.replace("if params is None:\n            params = self.state", short)
+    assert codes(inline) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.plan(x, params)", "self.plan(x)"),
+        ("self.plan(x, params)", "jax.vmap(self.plan)(x)"),
+        ("self.plan(x, params)", "self.plan(x, None)"),
+        ("loss(self, params, x)", "loss(self, x, params=None)"),
+    ],
+)
+def test_an_argument_that_may_not_be_given(old: str, new: str) -> None:
+    assert "CX205" in codes(AGENT.replace(old, new))
+
+
+def test_the_functions_of_a_train_state() -> None:
+    """gcbfplus: GCBFPlus.update_inner"""
+    text = """
+    class Agent:
+        def __init__(self, state):
+            self.state = state
+
+        @partial(jax.jit, static_argnums=(0,))
+        def loss(self, params, x):
+            return self.state.apply_fn(params, x).sum()
+
+        def train(self, state):
+            self.state = state
+    """
+    assert codes(text) == []
+    assert codes(text.replace("apply_fn(params, x)", "params")) == ["CX205"]

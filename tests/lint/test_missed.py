@@ -1292,3 +1292,305 @@ def test_jax_that_may_not_be_installed() -> None:
     """
     assert codes(otherwise) == ["CX204"]
     assert codes(otherwise.replace("jax.numpy", "cupy")) == []
+
+
+def found_in(folder: Path, name: str, **files: str) -> list[str]:
+    """The codes in one of several files that import each other."""
+    head = "from functools import partial\nimport jax\nimport jax.numpy as jnp\n"
+    head += "import flax.struct\nfrom jax import Array\nimport numpy as np\n"
+    for file, text in files.items():
+        (folder / f"{file}.py").write_text(head + textwrap.dedent(text))
+    findings = check_file(folder / f"{name}.py", Settings()).findings
+    return [finding.code for finding in findings]
+
+
+AGENT = """
+class Agent:
+    def __init__(self):
+        self.build()
+
+    def replay(self, x):
+        return self.loss(x)
+"""
+QUANTILES = """
+from base import Agent
+
+class Quantiles(Agent):
+    def __init__(self, n):
+        self.n = n
+        super().__init__()
+
+    def build(self):
+        self.levels = jnp.linspace(0, 1, self.n)
+        self.replay = jax.jit(self.replay)
+
+    def loss(self, x):
+        return x - self.levels
+"""
+
+
+def test_a_jitted_method_that_a_base_class_in_a_different_file_has(
+    tmp_path: Path,
+) -> None:
+    """jax-baseline: C51._bulk_scan"""
+    files = {"base": AGENT, "agent": QUANTILES}
+    assert found_in(tmp_path, "agent", **files) == ["CX205"]
+    files["agent"] = QUANTILES.replace("x - self.levels", "x - self.n")
+    assert found_in(tmp_path, "agent", **files) == []
+    called = QUANTILES.replace(
+        "self.replay = jax.jit(self.replay)", "jax.jit(self.replay)(1.0)"
+    )
+    assert found_in(tmp_path, "agent", base=AGENT, agent=called) == []
+
+
+LOCAL = """
+class Energy:
+    def __init__(self, volumes):
+        self.volumes = jnp.asarray(volumes)
+        self.compile()
+
+    def compile(self):
+        volumes = self.volumes
+
+        def energy(x):
+            return jnp.sum(x * volumes)
+
+        self.gradient = jax.jit(jax.grad(energy))
+"""
+
+
+def test_a_local_variable_that_stands_for_an_array_of_the_object() -> None:
+    """jax_petsc_nonlinear_energies: MPIDOFPartitionedEnergy._compile_jax"""
+    assert severities(LOCAL) == [("CX205", "warning")]
+    through = LOCAL.replace("jax.grad(energy)", "lambda x: 2 * energy(x)")
+    assert severities(through) == [("CX205", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("jnp.asarray(volumes)", "len(volumes)"),
+        ("jnp.sum(x * volumes)", "jnp.sum(x) / volumes.shape[0]"),
+        ("def energy(x):", "def energy(x, volumes):"),  # an argument
+        ("volumes = self.volumes\n", "volumes = 3.0\n"),
+        ("self.gradient = ", "gradient = "),
+    ],
+)
+def test_other_local_variables_say_nothing(old: str, new: str) -> None:
+    assert codes(LOCAL.replace(old, new)) == []
+
+
+SAMPLER = """
+class Sampler:
+    def __init__(self, buffer, keys):
+        self.buffer = buffer
+        self.keys = keys
+
+    @partial(jax.jit, static_argnames=["self"])
+    def batch(self, ids):
+        return {key: getattr(self.buffer, key)[ids] for key in self.keys}
+"""
+
+
+def test_a_traced_index_of_an_attribute_with_a_computed_name() -> None:
+    """robojax: BufferSampler._get_batch_by_ids"""
+    assert severities(SAMPLER) == [("CX205", "warning")]
+    assert codes(SAMPLER.replace("[ids]", "")) == []
+    assert codes(SAMPLER.replace('["self"]', '["self", "ids"]')) == []
+
+
+MOMENTS = """
+class Moments:
+    def __init__(self, velocities):
+        self.velocities = velocities
+
+    @partial(jax.jit, static_argnums=0)
+    def first(self, f):
+        return jnp.tensordot(self.velocities.directions, f, axes=(-1, 0))
+
+    @partial(jax.jit, static_argnums=0)
+    def count(self, f):
+        return f / self.velocities.q
+"""
+
+
+def test_an_array_in_an_object_of_an_unknown_class() -> None:
+    """xlb: FirstMoment.jax_implementation"""
+    assert severities(MOMENTS) == [("CX205", "warning")]  # not `count`
+    assert codes(MOMENTS.replace("first(self, f)", "first(self, f, i)")) == ["CX205"]
+    shape = MOMENTS.replace(
+        "jnp.tensordot(self.velocities.directions, f, axes=(-1, 0))",
+        "f.reshape(self.velocities.directions)",
+    )
+    assert codes(shape) == []
+
+
+def test_the_class_of_the_object_says_that_it_is_a_numpy_array() -> None:
+    known = """
+    class Velocities:
+        def __init__(self, directions):
+            self.q = len(directions)
+            self.directions = np.asarray(directions)
+    """
+    text = MOMENTS.replace("velocities):", "velocities: Velocities):")
+    assert codes(textwrap.dedent(known) + text) == []
+    arrays = known.replace("np.asarray", "jnp.asarray")
+    assert codes(textwrap.dedent(arrays) + text) == ["CX205"]
+
+
+PARAMETERS = """
+@flax.struct.dataclass
+class Parameters:
+    steps: int = flax.struct.field(pytree_node=False, default=48)
+"""
+GRID = """
+from parameters import Parameters
+
+@flax.struct.dataclass
+class GridParameters(Parameters):
+    loads: Array = None
+"""
+WRAPPER = """
+from parameters import Parameters
+
+class Wrapper:
+    def __init__(self, env, parameters: Parameters = None):
+        self.env = env
+        self.parameters = parameters if parameters is not None else env.defaults()
+
+    @partial(jax.jit, static_argnums=(0,))
+    def reset(self, key):
+        return self.env.reset(key, self.parameters)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", ["CX205"]),
+        ("loads: Array", "loads: float", []),
+        ("(Parameters)", "", []),
+        ("    steps", "    scale: float = 1.0\n    steps", []),  # it has a leaf
+    ],
+)
+def test_a_pytree_class_whose_subclasses_hold_arrays(
+    old: str, new: str, found: list[str], tmp_path: Path
+) -> None:
+    """PowerZooJax: LogWrapper.reset"""
+    (tmp_path / "__init__.py").write_text("")
+    files = {"parameters": PARAMETERS, "grid": GRID, "wrapper": WRAPPER}
+    files = {
+        name: text.replace("from p", "from .p").replace(old, new)
+        for name, text in files.items()
+    }
+    assert found_in(tmp_path, "wrapper", **files) == found
+
+
+BANK = """
+class Grid:
+    def __init__(self, loads: Array):
+        self.n = loads.size
+
+class Bank:
+    def __init__(self, bank):
+        self.bank = tuple(bank)
+        self.grid = Grid(self.bank[0])
+
+    @partial(jax.jit, static_argnums=(0,))
+    def reset(self, index):
+        return jax.lax.switch(index, tuple(lambda _, p=p: p for p in self.bank), 0)
+"""
+
+
+def test_what_the_constructor_of_a_different_class_is_given() -> None:
+    """PowerZooJax: the environment of benchmarks/ders"""
+    assert severities(BANK) == [("CX205", "warning")]
+    assert codes(BANK.replace("loads: Array", "loads: list")) == []
+    base = BANK.replace("class Bank:", "class Bank(Grid):")
+    base = base.replace(
+        "self.grid = Grid(self.bank[0])", "super().__init__(self.bank[0])"
+    )
+    assert severities(base) == [("CX205", "warning")]
+
+
+def test_a_jitted_function_that_a_cached_property_returns() -> None:
+    """lsqfitgp: bart._pred"""
+    text = """
+    class Forest:
+        def __init__(self, x):
+            self.x = jnp.asarray(x)
+            self.n = len(x)
+
+        @functools.cached_property
+        def predict(self):
+            @jax.jit
+            def predict(y):
+                return self.x @ y
+
+            return predict
+    """
+    assert severities(text) == [("CX205", "warning")]
+    direct = text.replace("@jax.jit", "").replace(
+        "return predict", "return jax.jit(predict)"
+    )
+    assert severities(direct) == [("CX205", "warning")]
+    assert codes(text.replace("self.x @ y", "self.n * y")) == []
+    assert codes(text.replace("functools.cached_property", "property")) == []
+
+
+def test_a_table_that_is_read_back_and_not_returned() -> None:
+    """xpcsjax: the model function of the nlsq adapter"""
+    text = """
+    def make(offsets):
+        table = {}
+
+        def model(data, scale):
+            if id(data) in table:
+                times = table[id(data)]
+            else:
+                times = jnp.asarray(data)
+                table[id(data)] = times
+            return scale * times.sum()
+
+        return model
+    """
+    assert severities(text) == [("CX204", "information")]
+    assert codes(text.replace("jnp.asarray", "np.asarray")) == []
+    total = text.replace(
+        "= times\n            return", "= table[0] + times\n            return"
+    )
+    assert codes(total) == []
+
+
+WRITER = """
+class Domain:
+    def __init__(self, x):
+        self.centers = jnp.asarray(x)
+        self.n = len(x)
+
+    def spacing(self):
+        return self.centers[1:] - self.centers[:-1]
+
+class Writer:
+    domain: Domain
+
+    def __init__(self, domain, n):
+        self.domain = domain
+
+    @partial(jax.jit, static_argnums=(0,))
+    def slope(self, y):
+        return (y[1:] - y[:-1]) / self.domain.spacing()
+"""
+
+
+def test_the_class_of_an_object_by_its_annotation() -> None:
+    """JAXFLUIDS: HDF5Writer._compute_miscellaneous_jit"""
+    assert severities(WRITER) == [("CX205", "warning")]
+    twice = WRITER.replace("    domain: Domain\n", "").replace(
+        "domain, n):\n        self.domain = domain",
+        "domain: Domain, n):\n        if n:\n            self.domain = domain\n"
+        "        else:\n            self.domain = domain",
+    )
+    assert severities(twice) == [("CX205", "warning")]
+    assert codes(WRITER.replace("self.domain.spacing()", "self.domain.n")) == []
+    assert codes(WRITER + "\nclass Empty(Domain):\n    def spacing(self): pass") == []

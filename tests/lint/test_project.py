@@ -294,3 +294,11 @@ def test_an_example_beside_the_package(tmp_path: Path, name: str) -> None:
     assert codes(tmp_path / "with", {**files, name: ""}, "examples/gp/a.py") == [
         "CX101"
     ]
+
+
+def test_an_import_with_more_dots_than_there_are_folders(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("import jax\nfrom .. import other\nf = jax.jit(other.f)\n")
+    checked = check_file(path, Settings())
+    assert checked.crash is None
+    assert checked.findings == ()

@@ -35,6 +35,16 @@ class Class:
     def name(self) -> str:
         return self.node.name
 
+    def is_same_as(self, other: "Class") -> bool:
+        """Also if its file was parsed twice: as one that is checked, and as one that an
+        import leads to."""
+        same_file = self.module.path == other.module.path
+        return self.node is other.node or (
+            self.module.path is not None
+            and same_file
+            and self.node.lineno == other.node.lineno
+        )
+
     @functools.cached_property
     def decorators(self) -> list[str]:
         """Their full names; that of what is called, or of what `partial` is given."""
@@ -67,6 +77,17 @@ class Class:
         for cls in found:  # grows while it is walked
             found += [b for b in cls.bases if isinstance(b, Class) and b not in found]
         return found
+
+    @functools.cached_property
+    def subclasses(self) -> list["Class"]:
+        """The classes of its package that have it for a base, directly or not."""
+        files = self.project.files_with_base(self.name, self.module)
+        classes = [class_of(n, m, self.project) for m in files for n in m.classes]
+        return [
+            cls
+            for cls in classes
+            if any(base.is_same_as(self) for base in cls.ancestors[1:])
+        ]
 
     @functools.cached_property
     def is_known_whole(self) -> bool:

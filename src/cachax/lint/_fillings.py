@@ -152,7 +152,7 @@ def _filling(
 ) -> Filling | None:
     inputs = Inputs(given.function, code)
     inputs.add(value)
-    if not inputs.computed:
+    if not inputs.computed or inputs.drawn:
         return None
     stored = {
         other.id: field
@@ -212,6 +212,7 @@ class Inputs:
         self.attributes: set[tuple[str, str]] = set()
         self.opaque: set[str] = set()  # bound by a loop, a `with`, ...
         self.computed = False  # by an operator or a call
+        self.drawn = False  # a random number goes into it
 
     def add(self, value: ast.expr) -> None:
         bound = self._code.module.bound_in(self._function)
@@ -239,7 +240,9 @@ class Inputs:
                 case ast.Attribute(_, name) if name in ATTRIBUTES_OF_NO_ARRAY:
                     continue
                 case ast.Call(function):
-                    if _STARTS.fullmatch(self._code.name_of(function)):
+                    name = self._code.name_of(function)
+                    self.drawn |= name.startswith("jax.random.")
+                    if _STARTS.fullmatch(name):
                         continue
             yield node
             waiting += ast.iter_child_nodes(node)

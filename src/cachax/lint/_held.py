@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Iterator
 
 from ._annotations import is_none
-from ._classes import Class
+from ._classes import Class, class_of
 from ._code import Code
 from ._fields import Field
 from ._jax_names import ATTRIBUTES_OF_NO_ARRAY, Kind, public_name
-from ._module import FunctionNode, Module
+from ._module import Bound, FunctionNode, Module
 from ._objects import arguments
 from ._project import Definition
 from ._reach import reads_reached
@@ -61,10 +61,50 @@ def arrays_read_inside(
     function: TracedNode, obj: str, cls: Class, code: Code
 ) -> set[str]:
     """The same of a function in a method, which knows the object as `obj`."""
-    own = list(reads_of(obj, function))
+    own = list(_reads_taken_along(function, obj, code.module))
     reads = [(read, code.module) for read in own]
     reads += reads_reached([read.attr for read in own], cls)
     return {r.attr for r, m in reads if _reads_array(r, m, cls, code, _MOST_DEPTH)}
+
+
+def _reads_taken_along(
+    function: TracedNode, obj: str, module: Module
+) -> Iterator[ast.Attribute]:
+    """What a function in a method reads of the object, by itself, in functions of the
+    method that it uses, and through local variables: `x = self.x` before it."""
+    waiting = [function]
+    for inner in waiting:  # grows while it is walked
+        yield from reads_of(obj, inner)
+        for name in _free_names(inner, module):
+            for scope in module.scopes(inner):
+                if not isinstance(scope, FunctionNode):
+                    break
+                bounds = module.bound_in(scope).get(name.id, [])
+                made = module.definitions_in(scope).get(name.id)
+                if isinstance(made, FunctionNode) and made not in waiting:
+                    waiting.append(made)
+                if bounds or made is not None:
+                    yield from _is_read(bounds, obj)
+                    break
+
+
+def _free_names(function: TracedNode, module: Module) -> Iterator[ast.Name]:
+    """Where it uses variables that it doesn't assign. `x.shape` doesn't count."""
+    inside = list(ast.walk(function))
+    own = {node.arg for node in inside if isinstance(node, ast.arg)}
+    own |= set(module.bound_in(function))
+    for node in inside:
+        match node, module.parent(node):
+            case ast.Name(), ast.Attribute(_, name) if name in ATTRIBUTES_OF_NO_ARRAY:
+                continue
+            case ast.Name(name, ast.Load()), _ if name not in own:
+                yield node
+
+
+def _is_read(bounds: list[Bound], obj: str) -> Iterator[ast.Attribute]:
+    match [bound.value for bound in bounds]:
+        case [ast.Attribute(ast.Name(name)) as read] if name == obj:
+            yield read
 
 
 def _reads_array(
@@ -96,7 +136,31 @@ def _reads_array(
         _is_array(field, code)
         or (depth == _MOST_DEPTH and _is_leaf(field, cls, code))
         or is_used_as_array(read.attr, cls, code)
+        or _reads_used_part(read, module, cls, code)
     )
+
+
+def _reads_used_part(
+    read: ast.Attribute, module: Module, cls: Class, code: Code
+) -> bool:
+    """Whether it is `self.state` in `self.state.x`, and the methods of the class do to
+    that what is done to arrays alone."""
+    for path in _paths(read, module):
+        if path and _is_part_used_as_array(read.attr, path[0], cls, code):
+            return path[1:2] == [] or path[1] not in ATTRIBUTES_OF_NO_ARRAY
+    return False
+
+
+def _is_part_used_as_array(name: str, part: str, cls: Class, code: Code) -> bool:
+    other = code.objects.class_of_attribute(cls, name)
+    if other is not None:
+        inner = other.fields.get(part)
+        if inner is None or other.method(part) is not None:
+            return False
+        if code.kinds.of_field(inner) is Kind.OTHER:
+            return False
+    used = (_used_as_arrays(owner, code) for owner in cls.ancestors)
+    return any(f"{name}.{part}" in names for names in used)
 
 
 def _is_identity(operator: ast.cmpop) -> bool:
@@ -153,7 +217,11 @@ def _has_array(cls: Class, path: list[str], code: Code, depth: int) -> bool | No
 
 
 def _is_array(field: Field, code: Code) -> bool:
-    return code.kinds.of_field(field).has_arrays or code.kinds.names_array(field)
+    return (
+        code.kinds.of_field(field).has_arrays
+        or code.kinds.names_array(field)
+        or code.kinds.field_may_be_tree_of_arrays(field)
+    )
 
 
 def _is_leaf(field: Field, cls: Class, code: Code) -> bool:
@@ -176,10 +244,14 @@ def _is_dict(field: Field) -> bool:
 
 
 def _class_of(field: Field, code: Code) -> Class | None:
-    """The class of what is made for it in `__init__`. An annotation is not followed:
-    what is only known by its base class may be anything."""
+    """The class of what is made for it in `__init__`, or that its annotation names. If
+    that has subclasses, it may be anything."""
+    if field.annotation is not None:
+        said = code.objects.annotated_class(field.annotation, field.module)
+        return None if said is None or said.subclasses else said
     classes = [code.objects.class_of(value, field.module) for value in field.values]
-    return classes[0] if len(classes) == 1 else None
+    first = classes[0] if classes else None
+    return first if all(cls is first for cls in classes) else None
 
 
 def is_used_as_array(name: str, cls: Class, code: Code) -> bool:
@@ -274,10 +346,16 @@ def _arrays_given(call: ast.Call, cls: Class, code: Code) -> list[ast.expr]:
         return [
             argument
             for parameter, argument in arguments(call, function, module)
-            if code.kinds.of_annotation(parameter.annotation, module).has_arrays
+            if _is_annotated_as_array(parameter, module, code)
         ]
     mapped = _mapped(call.func, cls, code)
     return [a for n, a in enumerate(call.args) if mapped is not None and mapped(n)]
+
+
+def _is_annotated_as_array(parameter: ast.arg, module: Module, code: Code) -> bool:
+    said = parameter.annotation
+    holds = code.kinds.of_annotation(said, module).has_arrays
+    return holds or code.kinds.may_be_tree_of_arrays(said, module)
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
@@ -287,16 +365,25 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 def _functions(
     node: ast.expr, cls: Class, code: Code
 ) -> Iterator[tuple[FunctionNode, Module]]:
-    """The function of the project behind `f` or `self.f`, and its file."""
+    """The function of the project behind `f`, `self.f` or `super().f`, or the
+    constructor of a class, and its file."""
     match node:
         case ast.Attribute(ast.Name("self"), name):
             method = cls.method(name)
-            if method is not None:
-                yield method[1], method[0].module
-            return
-    match code.project.resolve(node, cls.module):
-        case Definition(other, ast.FunctionDef() as function):
-            yield function, other
+        case ast.Attribute(ast.Call(ast.Name("super"), []), name):
+            method = cls.method(name, below=cls)
+        case _:
+            match code.project.resolve(node, cls.module):
+                case Definition(other, ast.FunctionDef() as function):
+                    yield function, other
+                    return
+                case Definition(other, ast.ClassDef() as inner):
+                    made = class_of(inner, other, code.project)
+                    method = made.method("__init__")
+                case _:
+                    return
+    if method is not None:
+        yield method[1], method[0].module
 
 
 def _mapped(function: ast.expr, cls: Class, code: Code) -> Callable[[int], bool] | None:
@@ -335,14 +422,19 @@ def _is_mapped(axes: ast.expr | None, number: int) -> bool:
 
 
 def _of_self(node: ast.expr, module: Module) -> list[str]:
-    """The attribute in `self.x` and `self.x["key"]`, also behind a local variable, a
-    parameter that is stored there, or a method that returns it."""
+    """The attribute in `self.x`, `self.x["key"]`, `self.x[0]` and `getattr(self.x, y)`,
+    also behind a local variable, a parameter that is stored there, or a method that
+    returns it. For `self.state.x`, that is `state.x`."""
     match node:
         case ast.Attribute(ast.Name("self"), name):
             return [name]
+        case ast.Attribute(ast.Attribute(ast.Name("self"), name), part):
+            return [f"{name}.{part}"]
+        case ast.Call(ast.Name("getattr"), [value, *_]):
+            return _of_self(value, module)
         case ast.Call(ast.Attribute(ast.Name("self"), name)):
             return _given_back(node, name, module)
-        case ast.Subscript(value, ast.Constant(str())):
+        case ast.Subscript(value, ast.Constant(str() | int())):
             return _of_self(value, module)
         case ast.Name(name):
             return _behind(node, name, module)

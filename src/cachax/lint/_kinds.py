@@ -282,6 +282,29 @@ class Kinds:
         said = [self._annotation_of(value, field.module) for value in field.values]
         return any(self._annotations.names_array(node, field.module) for node in said)
 
+    def may_be_tree_of_arrays(
+        self, annotation: ast.expr | None, module: Module
+    ) -> bool:
+        """Whether it names a pytree class that has no leaves, and a class of the
+        package that has it for a base holds arrays."""
+        for one in self._annotations.alternatives(annotation, module):
+            cls = self._objects.annotated_class(one, module)
+            if cls is not None and self._is_base_of_trees(cls):
+                return True
+        return False
+
+    def field_may_be_tree_of_arrays(self, field: Field) -> bool:
+        if field.annotation is not None:
+            return self.may_be_tree_of_arrays(field.annotation, field.module)
+        values = [v for value in field.values for v in _alternatives(value)]
+        said = [self._annotation_of(value, field.module) for value in values]
+        return any(self.may_be_tree_of_arrays(one, field.module) for one in said)
+
+    def _is_base_of_trees(self, cls: Class) -> bool:
+        if cls.family is None or cls.leaf_fields or not cls.family.flattens_fields:
+            return False
+        return any(self._object(one) is Kind.TREE for one in cls.subclasses)
+
     def _annotation_of(self, value: ast.expr, module: Module) -> ast.expr | None:
         if not isinstance(value, ast.Name):
             return None
@@ -623,6 +646,16 @@ def _stored_arguments(cls: Class, call: ast.Call) -> list[ast.expr]:
                 if name in by_name and not is_static:
                     stored.append(by_name[name])
     return stored
+
+
+def _alternatives(value: ast.expr) -> list[ast.expr]:
+    """`x` and `y` for `x if test else y` and `x or y`."""
+    match value:
+        case ast.IfExp(_, yes, no):
+            return [*_alternatives(yes), *_alternatives(no)]
+        case ast.BoolOp(_, values):
+            return [one for part in values for one in _alternatives(part)]
+    return [value]
 
 
 def _is_nested(function: FunctionNode, module: Module) -> bool:

@@ -12,6 +12,7 @@ from ._source import UnreadableError, from_bytes
 
 # What is known of these is in tables; to parse them would tell nothing more.
 _NEVER_FOLLOWED = {"jax", "jaxlib", "numpy", "scipy", *sys.stdlib_module_names}
+_BASES = re.compile(rb"^[ \t]*class\s+\w+\s*\(([^)]*)\)", re.MULTILINE)
 _ISINSTANCE = re.compile(rb"is(instance|subclass)\([^()\n]*cached_property")
 _PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 _MOST_STEPS = 12  # from a name through re-exports to its definition
@@ -40,6 +41,7 @@ class Project:
     _modules: dict[Path, Module | None] = field(default_factory=dict)
     _roots: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
     _asking: dict[Path, bool] = field(default_factory=dict)
+    _by_base: dict[Path, dict[str, list[Path]]] = field(default_factory=dict)
     _splits: dict[tuple[str, Path | None], tuple[Module, str] | None] = field(
         default_factory=dict
     )
@@ -140,6 +142,21 @@ class Project:
                     return module, ".".join(parts[length:])
         return None
 
+    def files_with_base(self, name: str, module: Module) -> list[Module]:
+        """The files of the package of a file in which a class has a base of this
+        name."""
+        if module.path is None:
+            return [module]
+        root = _import_root(module.path)
+        top = root / module.name.partition(".")[0]
+        if top not in self._by_base:
+            files = sorted(top.rglob("*.py")) if top.is_dir() else [module.path]
+            self._by_base[top] = _files_by_base(files)
+        names = self._by_base[top].get(name, [])
+        paths = [f.parent if f.stem == "__init__" else f.with_suffix("") for f in names]
+        loaded = [self._load(path, root) for path in paths]
+        return [module for module in loaded if module is not None]
+
     def asks_for_functools(self, module: Module) -> bool:
         """Whether a file of the same package looks for properties by their class:
         `isinstance(x, functools.cached_property)`. Then none may be replaced."""
@@ -153,6 +170,8 @@ class Project:
         return self._asking[top]
 
     def _load(self, path: Path, root: Path) -> Module | None:
+        if not path.name:
+            return None  # `/`: an import with more dots than there are folders
         if path not in self._modules:
             self._modules[path] = None
             for file in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
@@ -200,12 +219,27 @@ def _dotted_path(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _asks(path: Path) -> bool:
+def _files_by_base(files: list[Path]) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for file in files:
+        names: set[str] = set()
+        for bases in _BASES.findall(_bytes_of(file)):
+            names.update(re.findall(r"\w+", bases.decode("utf-8", "replace")))
+        for name in names:
+            found.setdefault(name, []).append(file)
+    return found
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Nothing if it can't be read, or is a pipe, which would never end."""
     try:
-        # A pipe that is called so would never end.
-        return os.path.isfile(path) and bool(_ISINSTANCE.search(path.read_bytes()))
+        return path.read_bytes() if os.path.isfile(path) else b""
     except OSError:
-        return False
+        return b""
+
+
+def _asks(path: Path) -> bool:
+    return bool(_ISINSTANCE.search(_bytes_of(path)))
 
 
 def _read(path: Path, root: Path) -> Module | None:

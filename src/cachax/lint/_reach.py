@@ -5,10 +5,14 @@ from collections.abc import Iterable, Iterator
 
 from ._classes import Class
 from ._code import Code
+from ._defaults import defaults_not_used
 from ._module import FunctionNode, Module
 from ._project import Definition
 from ._tracing import Traced, TracedNode, behind_transforms, reads_of
 from ._writes import own_object
+
+# Of a flax TrainState: the same in every state, so an update doesn't change them.
+_FUNCTIONS = {"apply_fn", "tx"}
 
 
 def members_read(
@@ -41,10 +45,19 @@ def reads_reached(
     names: Iterable[str], cls: Class
 ) -> Iterator[tuple[ast.Attribute, Module]]:
     """What the members with these names read of their object, and the members that
-    they use in turn, each with its file."""
-    for function, owner in _reached(names, cls).items():
+    they use in turn, each with its file. What is read for an argument that every call
+    gives is left out, and so are the functions in a train state."""
+    first = set(names)
+    reached = _reached(first, cls)
+    replaced = defaults_not_used(reached, first)
+    for function, owner in reached.items():
         for read in _own(function, owner):
-            yield read, owner.module
+            parent = owner.module.parent(read)
+            is_function = (
+                isinstance(parent, ast.Attribute) and parent.attr in _FUNCTIONS
+            )
+            if read not in replaced and not is_function:
+                yield read, owner.module
 
 
 def _reached(names: Iterable[str], cls: Class) -> dict[TracedNode, Class]:

@@ -22,7 +22,7 @@ class Entry:
 
 def entries(function: FunctionNode, module: Module) -> Iterator[Entry]:
     """What a function keeps for later calls: it looks whether the value is there, and
-    returns it."""
+    returns it, or reads it back."""
     nodes = module.own_nodes(function)
     own = {*parameters(function), *module.bound_in(function)}
     declared = {
@@ -49,7 +49,8 @@ def entries(function: FunctionNode, module: Module) -> Iterator[Entry]:
                 continue
             made = [bound.value for bound in module.bound_in(scope)[table]]
             known = bool(made) and all(v is not None and starts_as(v) for v in made)
-            if known and _is_returned(table, node, nodes):
+            kept = _is_returned(table, node, nodes) or _is_read_back(table, node, nodes)
+            if known and kept:
                 yield Entry(table, node.value, node)
 
 
@@ -100,4 +101,18 @@ def _is_returned(table: str, node: ast.Assign, nodes: list[ast.AST]) -> bool:
         isinstance(part, ast.Name) and part.id in names
         for value in returned
         for part in ast.walk(value)
+    )
+
+
+def _is_read_back(table: str, node: ast.Assign, nodes: list[ast.AST]) -> bool:
+    """`x = table[key]`. It is not a cache if the value comes from the table itself:
+    `table[key] = table[key] + x`."""
+    if any(isinstance(n, ast.Name) and n.id == table for n in ast.walk(node.value)):
+        return False
+    return any(
+        isinstance(n, ast.Assign)
+        and isinstance(n.value, ast.Subscript)
+        and isinstance(n.value.value, ast.Name)
+        and n.value.value.id == table
+        for n in nodes
     )

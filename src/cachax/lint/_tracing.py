@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ._classes import called_in_the_end
+from ._classes import called_in_the_end, class_of
 from ._jax_names import public_name
 from ._module import FunctionNode, Module
 from ._project import Definition, Project
@@ -168,6 +168,27 @@ def _by_call(module: Module, project: Project) -> Iterator[Traced]:
                 static |= transform.static_of(function, skip=first + given)
                 static |= set(parameters(function)[first : first + given])
                 yield Traced(function, transform.name, call, static, bound_to)
+
+
+def jitted_of_bases(module: Module, project: Project) -> Iterator[Traced]:
+    """`jax.jit(self.method)` in a class that has the method from a base class. The
+    function may be in a different file."""
+    for call in module.calls:
+        if not call.args or not _may_trace(call.func, module):
+            continue
+        transform = _transform(call.func, module, project)
+        inner, given = _unwrapped(call.args[0], module, project)
+        around = (n for n in module.around(call) if isinstance(n, ast.ClassDef))
+        node = next(around, None)
+        if node is None or not JITS.fullmatch(transform.name):
+            continue
+        match inner:
+            case ast.Attribute(ast.Name("self") as bound_to, name):
+                cls = class_of(node, module, project)
+                method = cls.method(name, below=cls)
+                if name not in cls.own_methods and method is not None:
+                    static = static_parameters(method[1], call, skip=1 + given)
+                    yield Traced(method[1], transform.name, call, static, bound_to)
 
 
 def _unwrapped(

@@ -11,7 +11,7 @@ information. Also finds them on methods of objects that
 hold arrays: of any pytree class with an array field, and of a plain class if the method
 reads an array of its object and the linter can't tell what it returns. Also finds
 functions that keep JAX arrays in a dictionary or a global variable, look whether they
-are there, and return them (information).
+are there, and return them or read them back (information).
 
 ## Why is this bad?
 

@@ -9,16 +9,18 @@ annotation says so, if the class uses it as only arrays can be used (`self.x @ y
 `jnp.interp(x, self.x, self.y)`, `jax.vmap(f)(self.x)`, `net.apply(self.x, y)`,
 `self.x[i]` where `i` is an argument of the jitted method, or as an argument that a
 function of the project annotates as an array), if the class is a pytree and the
-attribute is one of its leaves, or if it is an object of the project of which arrays are
-read. What other methods, `super()` and functions in attributes
+attribute is one of its leaves, or if it is an object of which arrays are read. An
+object that is annotated as a pytree class without leaves holds arrays if a subclass
+does. What other methods, `super()` and functions in attributes
 (`self.f = jax.vmap(self.g)`) read counts too, and so do subclasses in the same file
-that inherit the method. An
-error is also reported if the bound method is jitted and kept, as in
-`self.f = jax.jit(self.method)` (in a variable, it is information), or if a function
-that reads `self` is jitted and kept when the object is made or on first use, as in
-`self.f = jax.jit(lambda x: self.w * x)`. If such a method or function reads an array
-that is not assigned again, that is a warning. A function of the project that passes
-what it is given to `jax.jit` counts as `jax.jit`.
+that inherit the method. An error is also reported if the bound method, which may be one
+of a base class, is jitted and kept, as in `self.f = jax.jit(self.method)` (in a
+variable, it is information), or if a function that reads `self` is jitted and kept when
+the object is made or on first use, as in `self.f = jax.jit(lambda x: self.w * x)`, or
+returned by a cached property. A local variable `w = self.w` that it reads counts too.
+If such a method or function reads an array that is not assigned again, that is a
+warning. A function of the project that passes what it is given to `jax.jit` counts as
+`jax.jit`.
 
 ## Why is this bad?
 
@@ -81,14 +83,15 @@ from .._classes import Class, is_setter
 from .._code import Code, Found
 from .._finding import Severity
 from .._held import arrays_read, arrays_read_inside
+from .._kept import cached_decorator
 from .._module import FunctionNode
 from .._reach import attributes_read, methods_used, reads_reached
-from .._tracing import Traced, TracedNode, parameters, reads_of
+from .._tracing import Traced, TracedNode, jitted_of_bases, parameters, reads_of
 from .._writes import is_maker, own_object, writes
 
 CODE = "CX205"
 SEVERITY = Severity.ERROR
-MENTIONS = r"static_arg(nums|names)|jit\("
+MENTIONS = r"static_arg(nums|names)|jit\(|cached_property"
 
 
 def check(code: Code) -> Iterator[Found]:
@@ -111,6 +114,13 @@ def check(code: Code) -> Iterator[Found]:
             if found is not None:
                 yield found
                 break
+    for traced in jitted_of_bases(code.module, code.project):
+        cls = code.class_around(traced.said)
+        if cls is not None and not _is_called_at_once(traced, code):
+            assert isinstance(traced.function, FunctionNode)
+            found = _of_object(traced, traced.function, cls, code, is_static=False)
+            if found is not None:
+                yield found
 
 
 def _subclasses(cls: Class, method: FunctionNode, code: Code) -> list[Class]:
@@ -126,7 +136,7 @@ def _of_object(
     traced: Traced, method: FunctionNode, cls: Class, code: Code, is_static: bool
 ) -> Found | None:
     read = attributes_read(method, cls)
-    apart_from = _where_jitted(method, code)
+    apart_from = _where_jitted(traced, code)
     if method not in cls.own_methods.values():
         # A subclass may set itself up in what the method calls.
         apart_from |= set(methods_used(method, cls))
@@ -166,7 +176,8 @@ def _is_kept(traced: Traced, code: Code) -> bool:
 def _kept_for_good(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | None:
     """Object and attribute in `self.f = jax.jit(...)`, or in `self.f = f` with a jitted
     function `f` of the same method: where the object is made, or on first use, unless
-    `f` is assigned again somewhere. That is compiled once for good."""
+    `f` is assigned again somewhere. That is compiled once for good, and so is what a
+    cached property returns."""
     for method in code.module.around(traced.said):
         if not isinstance(method, FunctionNode):
             continue
@@ -178,6 +189,10 @@ def _kept_for_good(traced: Traced, cls: Class, code: Code) -> tuple[str, str] | 
             if for_good and _is_jitted(write.value, traced):
                 again = write.attribute in _assigned_later(cls, set())
                 return None if again else (obj, write.attribute)
+        if cached_decorator(method, code.module, code.project) is not None:
+            for node in code.module.own_nodes(method):
+                if isinstance(node, ast.Return) and _is_jitted(node.value, traced):
+                    return obj, method.name
     return None
 
 
@@ -205,11 +220,12 @@ def _closed_over(traced: Traced, cls: Class, code: Code) -> Iterator[Found]:
         yield _found(traced, kept, cls, name, changed=bool(changed))
 
 
-def _where_jitted(method: FunctionNode, code: Code) -> set[ast.AST]:
+def _where_jitted(traced: Traced, code: Code) -> set[ast.AST]:
     """The method itself, and those that jit it (again)."""
-    same = [traced for traced in code.traced if traced.function is method]
-    jitted = [traced.said for traced in same if traced.is_jit]
-    return {method, *(outer for said in jitted for outer in code.module.around(said))}
+    same = [other for other in code.traced if other.function is traced.function]
+    jitted = [traced.said, *(other.said for other in same if other.is_jit)]
+    outer = {node for said in jitted for node in code.module.around(said)}
+    return {traced.function, *outer}
 
 
 def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
@@ -218,7 +234,9 @@ def _assigned_later(cls: Class, apart_from: set[ast.AST]) -> set[str]:
     for owner in cls.ancestors:
         for function in owner.own_functions:
             obj = own_object(function, owner.module)
-            later = is_setter(function) or not is_maker(function, owner)
+            # What a subclass overrides may call a helper of its base.
+            makes = is_maker(function, owner) or is_maker(function, cls)
+            later = is_setter(function) or not makes
             if obj and later and function not in apart_from:
                 lasting = [
                     w for w in writes(function, obj, owner.module) if not w.is_lazy

@@ -142,9 +142,13 @@ class _Inside:
 
 
 def _inside(function: FunctionNode, code: Code) -> _Inside | None:
+    own: set[str] = set()  # variables of the functions in between
     for method in [function, *code.module.around(function)]:
         if isinstance(method, FunctionNode):
             obj = own_object(method, code.module)
+            if obj in own:
+                return None
+            own |= {*parameters(method), *code.module.bound_in(method)}
             cls = code.class_around(method)
             if obj is not None and cls is not None:
                 nnx = cls.family is not None and cls.family.keeps is Keeps.STATIC
