@@ -162,7 +162,7 @@ class Computed(Key):
         if value is NOT_PROVIDED:
             value, uses = self.evaluate(obj, inputs)
             if uses is not None and not self.uses_supplied(obj, inputs, uses):
-                table.note(self, inputs, uses, value)
+                table.noted.append(Noted(self, inputs, uses.statics(inputs), value))
         return value, None
 
     def _traces_used(self, obj: Any, inputs: Inputs, traces: set[Any]) -> set[Any]:
@@ -191,7 +191,7 @@ class Computed(Key):
         except CannotRebuildError:
             return self.evaluate(obj, None)[0]
         if table is not None:
-            table.note(self, inputs, uses, value)
+            table.noted.append(Noted(self, inputs, uses.statics(inputs), value))
         elif not used:
             self.note(inputs, uses, value)
         return value
@@ -392,7 +392,6 @@ class Noted(NamedTuple):
 
     key: Computed
     inputs: Inputs
-    uses: Uses
     statics: Statics
     value: Any
 
@@ -406,6 +405,14 @@ class Argument(NamedTuple):
     provide: Provider
     is_shared: Callable[[Key], bool]
     """Which of its values hold for others with the same arrays."""
+
+    @property
+    def is_unchanged(self) -> bool:
+        return memo_of(self.obj).provider is self.provide
+
+    def read(self, key: Computed) -> Any:
+        """The value for the inputs that it came with."""
+        return key.read(self.obj) if self.is_unchanged else self.provide(key)
 
 
 class Table:
@@ -422,20 +429,6 @@ class Table:
         self.passed: dict[int, tuple[Any, Any]] = {}
         """Tracers that came out of a function unchanged, and what went in."""
 
-    def note(
-        self,
-        key: Computed,
-        inputs: Inputs,
-        uses: Uses,
-        value: Any,
-        settings: tuple[Any, ...] | None = None,
-    ) -> None:
-        """A value was computed, with the configuration as it is now, or `settings`."""
-        statics = uses.statics(inputs)
-        if settings is not None:
-            statics = statics._replace(settings=settings)
-        self.noted.append(Noted(key, inputs, uses, statics, value))
-
     def find(self, key: Computed, obj: Any, inputs: Inputs) -> Any:
         """A value of a different object of this trace that holds for `obj` too."""
         for noted in self.noted:
@@ -445,22 +438,15 @@ class Table:
         learned: Uses | None = None
         for argument in self.arguments:
             its = argument.inputs
-            if type(argument.obj) is not type(obj) or its is None:
+            if its is None or its.statics != inputs.statics:
                 continue
-            if its.statics != inputs.statics or not argument.is_shared(key):
+            if argument.obj is obj and argument.is_unchanged:  # it was asked already
                 continue
-            is_unchanged = memo_of(argument.obj).provider is argument.provide
-            if is_unchanged and argument.obj is obj:  # it was asked already
+            if not argument.is_shared(key):
                 continue
-            if learned is None:
-                learned = key.learn(obj, inputs)
-            if self.are_same(learned, inputs, its):
-                same = learned.statics(inputs) == learned.statics(its)
-                value = NOT_PROVIDED
-                if same and is_unchanged:
-                    value = key.read(argument.obj)
-                elif same:
-                    value = argument.provide(key)
+            learned = learned or key.learn(obj, inputs)
+            if self.holds(Noted(key, its, learned.statics(its), None), inputs):
+                value = argument.read(key)
                 if value is not NOT_PROVIDED:
                     return value
         return NOT_PROVIDED
@@ -468,17 +454,15 @@ class Table:
     def holds(self, noted: Noted, inputs: Inputs) -> bool:
         """Whether a value is that of an object with these inputs too, with the
         configuration as it is now."""
+        uses, its = noted.statics.uses, noted.inputs.arrays
         return (
-            self.are_same(noted.uses, inputs, noted.inputs)
-            and noted.uses.statics(inputs) == noted.statics
+            len(inputs.arrays) == len(its)
+            and all(
+                self.origin(inputs.arrays[i]) is self.origin(its[i])
+                for i in uses.positions
+            )
+            and uses.statics(inputs) == noted.statics
         )
-
-    def are_same(self, uses: Uses, inputs: Inputs, other: Inputs) -> bool:
-        """Whether both have the same arrays where these are used."""
-        if len(inputs.arrays) != len(other.arrays):
-            return False
-        pairs = [(inputs.arrays[i], other.arrays[i]) for i in uses.positions]
-        return all(self.origin(x) is self.origin(y) for x, y in pairs)
 
     def origin(self, array: Any) -> Any:
         while id(array) in self.passed:

@@ -15,7 +15,7 @@ from jax.tree_util import tree_flatten
 
 from .._compat import CONCRETE, Tracer, has_several_devices, trace_context
 from .._core import index
-from .._core.computed import Computed, Table, table_of
+from .._core.computed import Computed, Noted, Table, table_of
 from .._core.fields import walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
@@ -250,7 +250,7 @@ def _computed_on(
     pairs = ((i, numbers.get(id(x))) for i, x in enumerate(inputs.arrays))
     traced = {i: place for i, place in pairs if place is not None}
     for noted in table.noted:
-        key, _, uses, _, value = noted
+        key, value, uses = noted.key, noted.value, noted.statics.uses
         if not table.holds(noted, inputs) or key.depends_on_supplied(obj):
             continue
         outside = inputs
@@ -369,5 +369,6 @@ def _take_traced(
         memo_of(obj).keep(each.key, value)
         inputs = inputs_of(obj)
         if table is not None and inputs is not None:
-            settings = each.statics.settings
-            table.note(each.key, inputs, each.uses, value, settings)
+            statics = each.uses.statics(inputs)
+            statics = statics._replace(settings=each.statics.settings)
+            table.noted.append(Noted(each.key, inputs, statics, value))
