@@ -3,9 +3,11 @@
 import copy
 import pickle
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from cachax import _compat
@@ -46,6 +48,15 @@ def test_an_array_can_have_an_attribute(array: jax.Array) -> None:
     if not jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
         others.append(pickle.loads(pickle.dumps(array)))
     assert not any(hasattr(other, index.ATTRIBUTE) for other in others)
+
+
+@pytest.mark.parametrize("make", [jnp.ones, np.ones], ids=["jnp", "np"])
+def test_an_array_is_of_one_class_and_a_tracer_is_not(make: Any) -> None:
+    array = jax.device_put(make(3))
+    assert type(array) is type(jax.jit(lambda x: x + 1)(array)) is _compat.ArrayImpl
+    traced: list[type] = []
+    jax.jit(lambda x: traced.append(type(x)))(array)
+    assert _compat.ArrayImpl not in traced
 
 
 def test_outside_any_trace_the_level_is_concrete() -> None:

@@ -17,6 +17,7 @@ from jax._src import sharding_impls as _shardings
 from jax._src import source_info_util as _source_info
 from jax._src import traceback_util as _tracebacks
 from jax._src import tree_util as _tree_util  # _registry: 0.4.36 and later
+from jax._src.array import ArrayImpl as ArrayImpl  # 0.4.36 and later
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax._src.lax import lax as _lax  # _convert_element_type: 0.4.36 and later
 from jax._src.state.types import AbstractRef  # 0.4.36 and later
@@ -267,9 +268,11 @@ def explicit_sharding(array: Any) -> Any:
     aval = getattr(array, "aval", None)
     sharding = getattr(aval, "sharding", None)
     mesh = getattr(sharding, "mesh", None)
+    if mesh is None or mesh.empty:
+        return None
     is_auto = getattr(mesh, "are_all_axes_auto", None)  # with a `_` before 0.8
     is_auto = getattr(mesh, "_are_all_axes_auto", True) if is_auto is None else is_auto
-    return None if mesh is None or mesh.empty or is_auto else sharding
+    return None if is_auto else sharding
 
 
 def is_registered(cls: type) -> bool:

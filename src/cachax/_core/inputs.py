@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from .._compat import (
+    ArrayImpl,
     Tracer,
     aval_of_number,
     explicit_sharding,
@@ -110,7 +111,7 @@ class Inputs:
     @property
     def scalars(self) -> tuple[int, ...]:
         """Which of the arrays are numbers, or could be: for JAX, both are the same."""
-        return tuple([i for i, x in enumerate(self.arrays) if not np.ndim(x)])
+        return tuple([i for i, (shape, *_) in enumerate(self.looks) if not shape])
 
     @property
     def holders(self) -> list[Any]:
@@ -195,9 +196,9 @@ def inputs_of(obj: Any) -> Inputs | None:
             keys_around -= thing.is_key
             if thing.is_key:
                 in_keys.update(range(thing.start, len(arrays)))
-        elif is_ref(thing):
+        elif cls is not ArrayImpl and is_ref(thing):
             return None
-        elif is_array(thing):
+        elif cls is ArrayImpl or is_array(thing):
             places.append(len(statics))
             statics.append(_ARRAY)
             if cls in NUMBERS:
@@ -205,7 +206,7 @@ def inputs_of(obj: Any) -> Inputs | None:
                 looks.append(aval_of_number(thing))
             elif isinstance(thing, np.ndarray):
                 writable.add(len(arrays))
-                looks.append((cls, thing.shape, thing.dtype))
+                looks.append((thing.shape, thing.dtype, cls))
             else:
                 looks.append(look_of(thing))
             arrays.append(thing)

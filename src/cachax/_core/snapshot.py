@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .._compat import is_ref
+from .._compat import ArrayImpl, is_ref
 from .fields import (
     BUFFERS,
     BUILTIN_ATOMS,
@@ -26,6 +26,9 @@ from .fields import (
     plain_leaves,
     walk_fields,
 )
+
+
+_UNCHANGING = {ArrayImpl, *BUILTIN_ATOMS}
 
 
 class Snapshot:
@@ -50,7 +53,10 @@ class Snapshot:
             is_deep = is_deep or not all(map(_is_identified, inside))
             inside = [part for part in walk_fields(obj) if part is not obj]
             is_deep = is_deep or any(map(_may_change, inside))
-        changes_unnoticed = any(is_ref(x) or isinstance(x, BUFFERS) for x in inside)
+        # (By types first: of a model, most are arrays.)
+        kinds = {type(x) for x in inside}.difference(_UNCHANGING)
+        others = [x for x in inside if type(x) in kinds] if kinds else []
+        changes_unnoticed = any(is_ref(x) or isinstance(x, BUFFERS) for x in others)
         is_deep = is_deep or changes_unnoticed
         self.is_complete = is_deep or is_flat
         """Whether it looks at all that is inside. Otherwise it trusts that frozen
@@ -152,6 +158,8 @@ def _ids_within(obj: object) -> list[int]:
 
 
 def _watch(part: Any, void: Callable[[object], None]) -> object:
+    if type(part) in BUILTIN_ATOMS:
+        return part
     try:
         return weakref.ref(part, void)
     except TypeError:
