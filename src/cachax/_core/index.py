@@ -53,6 +53,10 @@ class Contents:
     """What is ready for calls with these arrays, and goes when they are gone or a
     record is: tables, by their ids and the keys in them."""
 
+    busy: tuple[int, threading.Event] | None = None
+    """While a program computes values of new arrays: in which thread, and an event that
+    is set afterwards."""
+
     def __init__(self) -> None:
         self.serial = next(_serials)
         """What others know it by. They must not hold it: the arrays do."""
@@ -208,27 +212,38 @@ def is_new(array: Any) -> bool:
     return not hasattr(base_of(array), ATTRIBUTE)
 
 
-_claiming = threading.RLock()
+_claiming = threading.Lock()
+_WAIT = 1.0
+"""Seconds to wait for another thread, which may wait for this one."""
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """While one thread runs a program that computes values of new arrays, the others
-    wait, unless the one waits for them."""
-    is_alone = _claiming.acquire(timeout=1)
+def computing_inside(arrays: Sequence[Any]) -> Iterator[bool]:
+    """In this context, a program computes values of these arrays. False if they are not
+    new any more: then a different thread does, or did."""
+    with _claiming:
+        is_new_to_all = all(map(is_new, arrays))
+        contents = [*map(contents_of, arrays)] if is_new_to_all else []
+    busy = (threading.get_ident(), threading.Event())
+    for each in contents:
+        each.busy = busy
     try:
-        yield
+        yield is_new_to_all
     finally:
-        if is_alone:
-            _claiming.release()
+        busy[1].set()
+        for each in contents:
+            each.busy = None
 
 
 def claim(arrays: Iterable[Any]) -> None:
     """A value of these arrays is about to be computed: they are not new any more, so
-    that no program of a different thread computes it as well."""
-    with one_thread():
-        for array in arrays:
-            contents_of(array)
+    that no program computes it as well. If one does, wait for it."""
+    with _claiming:
+        contents = [*map(contents_of, arrays)]
+    for each in contents:
+        thread, is_done = each.busy or (None, None)
+        if is_done is not None and thread != threading.get_ident():
+            is_done.wait(_WAIT)
 
 
 def follow(given: Any, returned: Any) -> None:

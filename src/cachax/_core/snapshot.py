@@ -27,7 +27,6 @@ from .fields import (
     walk_fields,
 )
 
-
 _UNCHANGING = {ArrayImpl, *BUILTIN_ATOMS}
 
 

@@ -316,16 +316,18 @@ class Function:
         would launch a program for each. UNKNOWN if it is not such a call."""
         if entry.new_calls < _MANY_NEW or not entry.may_compute_inside:
             return UNKNOWN
-        with index.one_thread():
-            new = new_in_call(entry, call)
-            if new is None:
-                return UNKNOWN
-            demand = self._demand(entry, call)
-            demand.gather(iter(new.known))
-            demand.is_last = demand.is_inside = True
-            types = tuple(new.types.items())
-            answers, program, values = self._program(entry, demand, call.args, types)
-            if any(answer.by_object for answer in answers.values()):
+        new = new_in_call(entry, call)
+        if new is None:
+            return UNKNOWN
+        demand = self._demand(entry, call)
+        demand.gather(iter(new.known))
+        demand.is_last = demand.is_inside = True
+        types = tuple(new.types.items())
+        answers, program, values = self._program(entry, demand, call.args, types)
+        if any(answer.by_object for answer in answers.values()):
+            return UNKNOWN
+        with index.computing_inside([call.leaves[i] for i in new.leaves]) as is_new:
+            if not is_new:
                 return UNKNOWN
             try:
                 with _tracing(program, demand):
@@ -342,13 +344,13 @@ class Function:
                 return UNKNOWN
             finally:
                 demand.settle()
-            objects = entry.objects(call.tree)
-            if program.passes_on(objects):
-                _pass_on_supplied(program, objects, call.leaves, out)
-            elif entry.may_compute_inside:
-                entry.note_inside(answers, program, values, new, call)
-            self.took(entry, call.tree, program.asks, True)
-            return out
+        objects = entry.objects(call.tree)
+        if program.passes_on(objects):
+            _pass_on_supplied(program, objects, call.leaves, out)
+        elif entry.may_compute_inside:
+            entry.note_inside(answers, program, values, new, call)
+        self.took(entry, call.tree, program.asks, True)
+        return out
 
 
 def _replaced(answers: Answers, asks: Sequence[Ask]) -> set[Any]:

@@ -152,9 +152,9 @@ class Entry:
         self._set_find(call)
         ready = plan.keep(call.args, call.kwargs, values)
         if ready is not None:
-            code = is_new_code(self, self.plan, plan.new_leaves, call)
-            is_new = self.reader(call.tree).function(code)
-            ready.call = self._in_one_thread(ready.call, is_new)
+            reader = self.reader(call.tree)
+            arrays = [reader.array(i, call.leaves) for i in plan.new_leaves]
+            ready.call = self._in_one_thread(ready.call, reader.function(arrays))
 
     def _set_find(self, call: Call) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
@@ -172,7 +172,7 @@ class Entry:
         self.may_compute_inside, self.inside_plan = False, Plan()
         self.find = self.plan.find
 
-    def _in_one_thread(self, launch: Callable[..., Any], is_new: Read) -> Any:
+    def _in_one_thread(self, launch: Callable[..., Any], arrays: Read) -> Any:
         """A program for new arrays: of threads that call it with the same ones, the
         first computes the value."""
         weakly = weakref.ref(self)  # which has what is ready
@@ -181,8 +181,8 @@ class Entry:
             if threading.active_count() == 1:
                 return launch(*args, **kwargs)
             entry: Any = weakly()
-            with index.one_thread():
-                if not is_new(args, kwargs):
+            with index.computing_inside(arrays(args, kwargs)) as is_new:
+                if not is_new:
                     raise NoLongerNew
                 out = launch(*args, **kwargs)
                 return take(out, entry, args, kwargs) if type(out) is dict else out
