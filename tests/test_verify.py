@@ -22,7 +22,6 @@ from measure import computations, computing
 WATCHED = [
     (cached_property, "__get__"),
     (Computed, "read"),
-    (cached_property, "read"),
     (Computed, "evaluate"),
     (Computed, "_found"),
     (Function, "took"),

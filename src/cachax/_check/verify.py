@@ -82,7 +82,6 @@ new array instead, or call `cachax.clear` on the object after writing.
         {
             (cached_property, "__get__"): hits.on_get,
             (Computed, "read"): hits.on_read,
-            (cached_property, "read"): hits.on_read,
             (Computed, "evaluate"): hits.on_evaluate,
             (Computed, "_found"): hits.on_found,
             (Function, "took"): hits.on_took,

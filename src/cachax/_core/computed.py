@@ -67,9 +67,13 @@ class Computed(Key):
         self._name = name  # as written: the class may not have set its name
 
     def read(self, obj: Any) -> Any:
-        memo = self.memo_of(obj)
-        value = memo.values.get(self, MISSING)
-        return self._compute(obj, memo) if value is MISSING else value
+        value = self.stored(obj)
+        if value is MISSING:
+            memo = self.memo_of(obj)
+            value = memo.values.get(self, MISSING)
+            if value is MISSING:
+                return self._compute(obj, memo)
+        return value
 
     def can_be_computed(self) -> bool:
         """Whether the body is still that of the value: its arguments may change."""
@@ -99,6 +103,10 @@ class Computed(Key):
         """Whether it is there, or is found when it is read."""
         return self.peek(obj, MISSING) is not MISSING
 
+    def stored(self, obj: Any) -> Any:
+        """What the user stored on the object itself, or `MISSING`."""
+        return MISSING
+
     def _compute(self, obj: Any, memo: Memo) -> Any:
         with memo.one_thread(self):
             memo = memo_of(obj)  # another thread's body may have led to a new one
@@ -106,64 +114,78 @@ class Computed(Key):
             if value is not MISSING:
                 return value
             try:
-                value, record = self._obtain(obj, memo)
+                found = self._find(obj, memo)
+                value, uses = found.value, None
+                if value is MISSING:
+                    value, uses = self.evaluate(obj, found.inputs)
             except UsesAxisError:
                 if not may_run_here():
                     raise
                 return self.body(obj)
+            record = found.record
+            if uses is not None:
+                record = self._share(obj, memo, found, uses, value)
             keeping = memo.after_a_body(obj)
             keeping.keep(self, value)
             if record is not None:
                 keeping.indexed[self] = record
             return value
 
-    def _obtain(self, obj: Any, memo: Memo) -> tuple[Any, index.Record | None]:
-        """The value: provided from outside a trace, found, or computed. And its record,
-        if it is in the index."""
+    # (Bodies read values of other objects, and these of further ones: as few functions
+    # as possible are on the way from one body to the next.)
+
+    def _find(self, obj: Any, memo: Memo) -> "_Found":
+        """The value, if it is provided from outside a trace, or known."""
         if memo.provider is not None:
             value = memo.provider(self)
             if value is not NOT_PROVIDED:
-                return value, None
+                return _Found(value)
         reading = reading_of(obj)
         if reading is not None:
             context, original = reading
             if context.only_known and self.peek(original, MISSING) is MISSING:
                 raise NotKnownError
-            return context.value(self, obj, *self._read_original(original)), None
+            return _Found(context.value(self, obj, *self._read_original(original)))
         inputs = inputs_of(obj)
         if inputs is None:
-            return self.evaluate(obj, None)[0], None
+            return _Found(MISSING)
         traces = traces_in(obj)
         known = self.learned.get(inputs)
         if known is not None and self.uses_supplied(obj, inputs, known):
-            return self.evaluate(obj, None)[0], None
+            return _Found(MISSING)
         used = self._traces_used(obj, inputs, traces)
         if not used:
             if known is not None and known.is_shareable(inputs):
                 index.claim(known.arrays(inputs))
             record = self.record(inputs)
             if record is not None:
-                return self._found(obj, record, inputs), None if traces else record
+                value = self._found(obj, record, inputs)
+                return _Found(value, None if traces else record)
         if traces and used < traces:
-            return self._compute_part(obj, inputs, used), None
+            return _Found(self._compute_part(obj, inputs, used))
         if not traces:
-            value, uses = self.evaluate(obj, inputs)
-            if uses is None or self.uses_supplied(obj, inputs, uses):
-                return value, None
-            if not (memo.is_unchanged(obj) or is_unchanged(obj, inputs)):
-                return value, None  # others would lack what the body has set
-            if memo.after_a_body(obj) is memo_of(obj):
-                record = self.note(inputs, uses, value)
-            return value, record
+            return _Found(MISSING, inputs=inputs)
         table = table_of(traces)
         if table is None:
-            return self.evaluate(obj, None)[0], None
+            return _Found(MISSING)
         value = table.find(self, obj, inputs)
-        if value is NOT_PROVIDED:
-            value, uses = self.evaluate(obj, inputs)
-            if uses is not None and not self.uses_supplied(obj, inputs, uses):
-                table.noted.append(Noted(self, inputs, uses.statics(inputs), value))
-        return value, None
+        return _Found(MISSING if value is NOT_PROVIDED else value, None, inputs, table)
+
+    def _share(
+        self, obj: Any, memo: Memo, found: "_Found", uses: Uses, value: Any
+    ) -> index.Record | None:
+        """Keep a value that was computed for other objects with the same arrays."""
+        inputs: Any = found.inputs
+        if self.uses_supplied(obj, inputs, uses):
+            return None
+        if found.table is not None:
+            noted = Noted(self, inputs, uses.statics(inputs), value)
+            found.table.noted.append(noted)
+            return None
+        if not (memo.is_unchanged(obj) or is_unchanged(obj, inputs)):
+            return None  # others would lack what the body has set
+        is_current = memo.after_a_body(obj) is memo_of(obj)
+        return self.note(inputs, uses, value) if is_current else None
 
     def _traces_used(self, obj: Any, inputs: Inputs, traces: set[Any]) -> set[Any]:
         """The traces of the arrays that the body uses, out of those of all arrays."""
@@ -385,6 +407,19 @@ def _has_supplied_inside(obj: Any) -> bool:
         for key in keys_of(type(part)).values()
         if isinstance(key, Computed)
     )
+
+
+class _Found(NamedTuple):
+    """What is known when a value is read."""
+
+    value: Any
+    """`MISSING` if it is to be computed."""
+    record: index.Record | None = None
+    """If it is in the index."""
+    inputs: Inputs | None = None
+    """Those that others may share it by; None if it belongs to its object."""
+    table: "Table | None" = None
+    """Where the others are, inside a trace."""
 
 
 class Noted(NamedTuple):

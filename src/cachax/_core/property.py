@@ -9,7 +9,7 @@ from .._errors import check_method
 from .body import carrying_body
 from .computed import MISSING, Computed
 from .index import Changes
-from .memo import Source, declare, memos
+from .memo import Memo, Source, declare, memos
 from .recent import Recent
 from .uses import Learned
 
@@ -127,7 +127,10 @@ class cached_property(Computed, Source, Generic[T_co]):
                 return memo.values[self]
             except KeyError:
                 pass
-        return self.read(instance)
+        value = self.stored(instance)
+        if value is MISSING:
+            return self._compute(instance, self.memo_of(instance))
+        return value
 
     # With functools, `obj.p = v` and `del obj.p` work on the instance `__dict__`,
     # where the cached value is too. Here it is not: for `del` to forget it, this has
@@ -148,23 +151,22 @@ class cached_property(Computed, Source, Generic[T_co]):
         getattr(obj, "__dict__", {}).pop(self.attrname, None)
         super().forget(obj)
 
-    # A value that the user stored on the instance takes precedence, as with functools.
-    def read(self, obj: Any) -> Any:
-        if self.is_in_dict(obj):
-            return obj.__dict__[self.attrname]
-        memo = self.memo_of(obj)
+    def memo_of(self, obj: Any) -> Memo:
+        memo = super().memo_of(obj)
         if self.attrname is None:
             raise TypeError(
                 "Cannot use cached_property instance without calling "
                 "__set_name__ on it."
             )
-        value = memo.values.get(self, MISSING)
-        return self._compute(obj, memo) if value is MISSING else value
+        return memo
+
+    # A value that the user stored on the instance takes precedence, as with functools.
+    def stored(self, obj: Any) -> Any:
+        return obj.__dict__[self.attrname] if self.is_in_dict(obj) else MISSING
 
     def peek(self, obj: Any, default: Any) -> Any:
-        if self.is_in_dict(obj):
-            return obj.__dict__[self.attrname]
-        return super().peek(obj, default)
+        value = self.stored(obj)
+        return super().peek(obj, default) if value is MISSING else value
 
     def is_supplied(self, obj: Any) -> bool:
         return self.is_in_dict(obj) or super().is_supplied(obj)

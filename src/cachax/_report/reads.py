@@ -38,7 +38,6 @@ class Reads:
         return {
             (cached_property, "__get__"): self._get,
             (Computed, "read"): self._read,
-            (cached_property, "read"): self._read,
             (Computed, "_read_original"): self._read_original,
             (Computed, "_compute"): self._compute,
             (Computed, "evaluate"): self._evaluate,
