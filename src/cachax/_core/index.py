@@ -53,6 +53,8 @@ class Contents:
     """What is ready for calls with these arrays, and goes when they are gone or a
     record is: tables, by their ids and the keys in them."""
 
+    is_claimed = False
+    """Whether a value is being computed, or was."""
     busy: tuple[int, threading.Event] | None = None
     """While a program computes values of new arrays: in which thread, and an event that
     is set afterwards."""
@@ -60,6 +62,11 @@ class Contents:
     def __init__(self) -> None:
         self.serial = next(_serials)
         """What others know it by. They must not hold it: the arrays do."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known, and no value is being computed."""
+        return not (self.is_claimed or self._records or self.later or self.calls)
 
     @property
     def records(self) -> "dict[Any, tuple[Record, ...]]":
@@ -230,9 +237,11 @@ def computing_inside(arrays: Sequence[Any]) -> Iterator[bool]:
     try:
         yield is_new_to_all
     finally:
-        busy[1].set()
-        for each in contents:
+        for array, each in zip(arrays, contents, strict=False):
             each.busy = None
+            if each.is_empty:  # as new as it was: threads make no difference
+                vars(base_of(array)).pop(ATTRIBUTE, None)
+        busy[1].set()
 
 
 def claim(arrays: Iterable[Any]) -> None:
@@ -240,6 +249,8 @@ def claim(arrays: Iterable[Any]) -> None:
     that no program computes it as well. If one does, wait for it."""
     with _claiming:
         contents = [*map(contents_of, arrays)]
+        for each in contents:
+            each.is_claimed = True
     for each in contents:
         thread, is_done = each.busy or (None, None)
         if is_done is not None and thread != threading.get_ident():
