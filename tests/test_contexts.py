@@ -66,7 +66,7 @@ def dtypes(values: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["grid", "power"])
-def test_the_value_of_a_context_is_not_that_of_another(name: str) -> None:
+def test_a_value_is_computed_for_each_context(name: str) -> None:
     def inside(data: Data) -> Any:
         with enable_x64(True):
             wide = read(data, name)

@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import operator
 import pickle
+import threading
 import weakref
 from typing import Any
 
@@ -377,3 +378,197 @@ def test_one_array_in_two_fields() -> None:
             for last in (one, two):
                 assert Outer(first, Fitted(x, one), last).value == x[0]
                 assert Outer(x, Fitted(x, x), x).value == x[0]
+
+
+def node(cls: Any) -> Any:
+    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
+
+
+@node
+class Kernel:
+    scale: Any
+
+    @cachax.cached_property
+    def squared(self) -> Any:
+        return self.scale**2
+
+
+@node
+class Gram:
+    kernel: Any
+    points: Any
+
+    @cachax.cached_property
+    def trace(self) -> Any:
+        return jnp.sum(self.points**2) * self.kernel.scale
+
+
+@cachax.cache
+def total_scale(kernels: Any) -> Any:
+    return sum(kernel.scale for kernel in kernels)
+
+
+@node
+class Model:
+    """Its bodies make objects around parts of it, and read values of these."""
+
+    kernel: Any
+    points: Any
+
+    @cachax.cached_property
+    def traced(self) -> Any:
+        return Gram(self.kernel, self.points).trace
+
+    @cachax.cached_property
+    def of_numbers(self) -> Any:
+        return Gram(self.kernel, jnp.ones(2)).trace * self.points[0]
+
+    @cachax.cached_property
+    def host(self) -> Any:
+        return float(Gram(self.kernel, self.points).trace)
+
+    @cachax.cached_property
+    def of_a_list(self) -> Any:
+        return float(total_scale([self.kernel, self.kernel]) + self.points[0])
+
+
+@pytest.mark.parametrize("as_scale", [float, jnp.float32])
+@pytest.mark.parametrize("name", ["traced", "of_numbers", "host", "of_a_list"])
+def test_values_of_objects_that_a_body_makes(name: str, as_scale: Any) -> None:
+    points = jnp.ones(2)
+    use = cachax.jit(lambda model: getattr(model, name))
+    for scale in (1, 2, 3):
+        expected = 2 * scale + (name == "of_a_list")
+        kernel = Kernel(as_scale(scale))
+        for _ in range(2):
+            assert getattr(Model(kernel, points), name) == expected
+            assert use(Model(kernel, points)) == expected
+            assert Gram(kernel, points).trace == 2 * scale
+
+
+@node
+class Fit:
+    """What its body reads depends on a number that a different body has computed."""
+
+    data: Fitted
+    y: Any
+
+    @cachax.cached_property
+    def loss(self) -> Any:
+        return jnp.sum(self.data.x * self.y if self.data.largest > 2 else self.data.x)
+
+
+def test_what_is_read_is_learned_in_a_trace() -> None:
+    def slope(fit: Fit) -> Any:
+        def loss(y: Any) -> Any:
+            return dataclasses.replace(fit, y=y).loss * jnp.sum(y)
+
+        return jax.grad(loss)(fit.y)[0]
+
+    small, large = Fitted(ONES, ONES), Fitted(5 * ONES, ONES)
+    assert slope(Fit(small, ONES)) == 2
+    for factor in (1, 2):
+        assert Fit(large, factor * ONES).loss == 10 * factor
+        assert slope(Fit(large, factor * ONES)) == 20 * factor
+
+
+def test_a_pydantic_model_that_is_dumped() -> None:
+    class Settings(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(arbitrary_types_allowed=True, frozen=True)
+        x: Any
+        by: Any
+
+        @cachax.cached_property
+        def host(self) -> Any:
+            return float(sum(jnp.sum(part) for part in self.model_dump().values()))
+
+        @cachax.cached_property
+        def scaled(self) -> Any:
+            return self.x * self.model_dump()["by"]
+
+    for by in (2.0, 3.0, jnp.float32(4)):
+        settings = Settings(x=ONES, by=by)
+        assert settings.host == 2 + by
+        assert settings.scaled[0] == by
+
+
+def test_masks() -> None:
+    @node
+    class Masked:
+        x: Any
+        params: Any
+
+        @cachax.cached_property
+        def positive(self) -> Any:
+            computing("positive")
+            return jnp.sum(self.x[self.x > 0])
+
+    @cachax.jit
+    def step(s: Any) -> Any:
+        return dataclasses.replace(s, params=s.params + s.positive)
+
+    with computations() as counts:
+        for x in (jnp.array([1.0, -2.0, 3.0]), jnp.array([1.0, 2.0, 3.0])):
+            state = Masked(x, jnp.zeros(2))
+            for _ in range(3):
+                state = step(state)
+            assert state.params[0] == 3 * jnp.sum(jnp.maximum(x, 0))
+    assert counts == {"positive": 2}
+
+
+def test_a_body_that_starts_threads() -> None:
+    class Sums:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            found: list[Any] = []
+            work = threading.Thread(target=lambda: found.append(jnp.sum(self.x)))
+            work.start()
+            work.join()
+            return sum(found)
+
+    assert [float(Sums(n * ONES).total) for n in (1, 2)] == [2, 4]
+
+
+@pytest.mark.parametrize("put", [set, frozenset, dict.fromkeys, list])
+def test_objects_in_a_set(put: Any) -> None:
+    class Term:
+        weight = 1.0
+
+    class Terms:
+        def __init__(self, terms: Any) -> None:
+            self.x, self.terms = ONES, terms
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return self.x * sum(term.weight for term in self.terms)
+
+    term = Term()
+    terms = Terms(put([term]))
+    assert terms.total[0] == 1
+    term.weight = 2.0
+    assert terms.total[0] == 2
+
+
+def test_the_dictionary_of_an_object_is_a_tree() -> None:
+    @node
+    class Weights:
+        w: Any
+        b: Any
+
+        @cachax.cached_property
+        def paths(self) -> Any:
+            found, _ = jax.tree_util.tree_flatten_with_path(vars(self))
+            return [jax.tree_util.keystr(path) for path, _ in found]
+
+        @cachax.cached_property
+        def changed(self) -> Any:
+            other = {"w": 1.0, "b": 2.0}
+            is_large = self.w[0] > 1
+            return jax.tree.map(jnp.add, vars(self), other)["w"] if is_large else 0
+
+    assert Weights(ONES, ONES).paths == ["['b']", "['w']"]
+    assert Weights(ONES, ONES).changed == 0
+    assert Weights(2 * ONES, ONES).changed[0] == 3

@@ -281,6 +281,11 @@ def is_registered(cls: type) -> bool:
     return cls in _tree_util._registry or issubclass(cls, tuple)
 
 
+NEED_CONTENTS = {"concrete_or_error", "expand_bool_indices", "_expand_bool_indices"}
+"""Functions of JAX that ask a tracer for its value and can't do without it: for a
+boolean mask, `jnp.unique`, a shape. (0.4.36 and later; the last two: 0.9 and later, and
+before.)"""
+
 aval_of: Any = vars(_core).get("typeof") or vars(_core)["get_aval"]  # 0.7; before
 
 

@@ -40,6 +40,7 @@ from .uses import (
     is_unchanged,
     learn,
     leaves_traced,
+    note_parts,
     reading_of,
 )
 from .values import template_of
@@ -146,6 +147,7 @@ class Computed(Key):
             if context.only_known and self.peek(original, MISSING) is MISSING:
                 raise NotKnownError
             return _Found(context.value(self, obj, *self._read_original(original)))
+        note_parts(obj)
         inputs = inputs_of(obj)
         if inputs is None:
             return _Found(MISSING)

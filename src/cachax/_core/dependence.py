@@ -21,6 +21,7 @@ import numpy as np
 
 from .._compat import (
     CONCRETE,
+    NEED_CONTENTS,
     Trace,
     TraceBase,
     Tracer,
@@ -44,17 +45,17 @@ Inputs = frozenset[int]
 class Dependence(TraceBase):  # type: ignore[misc]
     """The trace. It is for concrete values."""
 
-    def __init__(self, is_off: bool = False) -> None:
-        """With `is_off`, nothing is followed: the body gets the arrays as they are."""
+    def __init__(self) -> None:
         super().__init__()
-        self.is_off = is_off
         self.parent_trace: Trace = current_trace()
         self.is_over = False
         self.tracers = 0
         """How many there are."""
-        self.looked_at = is_off
+        self.looked_at = False
         """Whether the contents of an array were looked at, or written to: what is used
         may depend on them."""
+        self.seen: set[int] = set()
+        """The inputs that these contents depend on."""
         self.has_closures = False
         """Whether functions that may run later, rules and callbacks, hold something
         that depends on an input: what else they read is not known."""
@@ -63,9 +64,9 @@ class Dependence(TraceBase):  # type: ignore[misc]
         self.reported: set[int] = set()
         """The inputs that operations without results depend on: `jax.debug.print`."""
 
-    def tracer(self, value: Any, inputs: Iterable[int]) -> Any:
+    def tracer(self, value: Any, inputs: Iterable[int]) -> "Dependent":
         """`value`, which depends on these inputs."""
-        return value if self.is_off else Dependent(self, value, frozenset(inputs))
+        return Dependent(self, value, frozenset(inputs))
 
     def end(self) -> None:
         """From now on, a tracer that is left is as good as its value."""
@@ -129,6 +130,7 @@ class Dependence(TraceBase):  # type: ignore[misc]
         results = out if isinstance(out, list | tuple) else [out]
         if any(map(is_ref, [*values, *results])):
             self.looked_at = True
+            self.seen |= inputs
         if not results:
             self.reported |= inputs
         found = [self.tracer(x, inputs) for x in results]
@@ -150,7 +152,9 @@ class Dependence(TraceBase):  # type: ignore[misc]
         if not (is_for_host or held or any(isinstance(x, Tracer) for x in tracers)):
             with set_current_trace(CONCRETE):  # a body may well keep it
                 return run([*tracers])
-        self.looked_at |= is_for_host and self.has_closures
+        if is_for_host and self.has_closures:
+            self.looked_at = True
+            self.seen |= held | self.inputs_of(tracers)
         return self._run(tracers, run, used if has_jaxprs(params) else None, held)
 
     def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any) -> Any:
@@ -219,10 +223,17 @@ class Dependent(Tracer):  # type: ignore[misc]
         return aval_of(self.value)
 
     def full_lower(self) -> Any:
-        return self.value if self._trace.is_over else self
+        if self._trace.is_over:
+            return self.value
+        # A body may start a thread, in which there is no trace.
+        return self._look() if current_trace() is CONCRETE else self
 
     def to_concrete_value(self) -> Any:
-        return None  # JAX checks for it in many places, to do without an operation
+        # JAX asks in many places, to do without an operation.
+        frame: Any = sys._getframe(1)
+        while frame.f_code.co_name in ("to_concrete_value", "is_concrete"):
+            frame = frame.f_back
+        return self._look() if frame.f_code.co_name in NEED_CONTENTS else None
 
     def _origin_msg(self) -> str:
         self._trace.was_refused = True  # JAX raises, and the body may catch it
@@ -264,6 +275,7 @@ class Dependent(Tracer):  # type: ignore[misc]
 
     def _look(self) -> Any:
         self._trace.looked_at = True
+        self._trace.seen |= self.inputs
         return self.value
 
 

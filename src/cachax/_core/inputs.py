@@ -35,6 +35,7 @@ from .fields import (
     fields_in,
     instance_dict,
     is_opaque,
+    may_change,
     parts_of,
     per_class,
     plain_value,
@@ -213,6 +214,8 @@ def inputs_of(obj: Any) -> Inputs | None:
         elif not _is_describable(thing):
             return None
         elif is_whole(thing):
+            if cls in (set, frozenset) and any(map(may_change, thing)):
+                return None
             statics.append(identity_of(thing))
             if isinstance(thing, types.FunctionType):
                 inside = _identities_inside(thing)
@@ -234,6 +237,8 @@ def inputs_of(obj: Any) -> Inputs | None:
                 if cls.__weakrefoffset__ == 0 and taken.parts:
                     return None  # it would be held, with the arrays in it
                 statics.append(Same(thing))
+            if cls is dict and any(map(may_change, thing)):
+                return None
             if cls is dict and len(thing) > 1 and id(thing) not in unordered:
                 orders.append(tuple(map(identity_of, thing)))
             if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):

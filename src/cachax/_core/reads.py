@@ -38,6 +38,8 @@ class Held:
 def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
     """From now on, add to `read` what a field holds when it is read. False if that
     can't be detected for objects of this class."""
+    if hasattr(type(obj), "__pydantic_core_schema__"):  # read by code in Rust
+        return False
     noted = {name: held for name, held in fields.items() if held}
     try:
         found = instance_dict(obj, "__dict__")
@@ -140,5 +142,11 @@ def _unflatten(names: tuple[str, ...], parts: Iterable[Any]) -> dict[str, Any]:
     return dict(zip(names, parts, strict=True))
 
 
-_register: Any = jax.tree_util.register_pytree_node
-_register(_Fields, _flatten, _unflatten)
+def _flatten_with_keys(fields: _Fields) -> tuple[list[Any], tuple[str, ...]]:
+    parts, names = _flatten(fields)
+    keys = map(jax.tree_util.DictKey, names)
+    return [*zip(keys, parts, strict=True)], names
+
+
+_register: Any = jax.tree_util.register_pytree_with_keys
+_register(_Fields, _flatten_with_keys, _unflatten, _flatten)

@@ -80,7 +80,7 @@ class Uses(NamedTuple):
     """The cached values that the body reads, and whether they are of this object."""
     is_varying: bool = False
     """Whether what it uses may depend on the contents of arrays: then this is
-    everything, and each run of the body notes what it reads."""
+    everything, and each run of the body is followed."""
 
     def is_shareable(self, inputs: Inputs) -> bool:
         """Whether the identities of the arrays describe the value. Those of numpy
@@ -167,21 +167,19 @@ class Learned:
                 return uses
         return None
 
-    def put(self, inputs: Inputs, uses: Uses) -> None:
+    def put(self, inputs: Inputs, uses: Uses, is_varying: bool = False) -> None:
         self.keys_read.update(key for key, _ in uses.reads)
+        if is_varying:
+            place = (inputs.statics, settings())
+            before = self._varying.get(place, ())
+            self._varying[place] = tuple(dict.fromkeys((*before, *uses.reads)))
+            return
         kind = uses.kind
         kinds = self._kinds.setdefault(inputs.statics, {})
         kinds[kind] = None
         if not uses.is_ordered:  # which is better to know
             kinds.pop((uses.numbers, True, uses.unread), None)
         self._uses[kind, inputs.given(*kind), settings()] = uses
-
-    def put_varying(self, inputs: Inputs, uses: Uses) -> None:
-        """What a body used that looks at the contents of arrays."""
-        self.keys_read.update(key for key, _ in uses.reads)
-        kind = (inputs.statics, settings())
-        before = self._varying.get(kind, ())
-        self._varying[kind] = tuple(dict.fromkeys((*before, *uses.reads)))
 
 
 def compute(
@@ -200,7 +198,7 @@ def compute(
         if current_trace() is not CONCRETE or are_spread(inputs.arrays):
             uses = learn(body, obj, inputs, learned)
         else:
-            return _compute_followed(body, obj, inputs, learned, uses is not None)
+            return _compute_followed(body, obj, inputs, learned)
     if not uses.is_shareable(inputs):
         return body(obj), None
     if not uses.is_host and are_spread(inputs.arrays):
@@ -216,11 +214,10 @@ def compute(
 
 
 def _compute_followed(
-    body: Body, obj: Any, inputs: Inputs, learned: Learned, is_varying: bool
+    body: Body, obj: Any, inputs: Inputs, learned: Learned
 ) -> tuple[Any, Uses | None]:
-    """Run a body on a copy of its object, and see what it uses. If it can't be
-    followed, or is known to look at the contents of arrays, what it reads counts."""
-    trace = Dependence(is_off=is_varying)
+    """Run a body on a copy of its object, and see what it uses."""
+    trace = Dependence()
     is_too_deep = is_no_function = False
     run: _Run | None = None
     value: Any
@@ -229,11 +226,10 @@ def _compute_followed(
         run = _follow(trace, body, obj, inputs, inputs.arrays)
     except RecursionError:
         is_too_deep = True
-    except (_NotAFunctionError, CannotRebuildError):
+    except _NotAFunctionError:
         is_no_function = True
     except Exception:  # whatever it raises: it is run again as it is, and shows it
-        if is_varying:
-            raise
+        pass
     finally:
         trace.end()
     if is_too_deep:
@@ -241,10 +237,8 @@ def _compute_followed(
             return body(obj), everything(inputs, reads=all_reads(obj))
     if run is None:
         trace.release(obj)
-        if trace.was_refused:
-            return _compute_followed(body, obj, inputs, learned, True)
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
-        if not is_no_function:
+        if not (trace.was_refused or is_no_function):
             uses = learn(body, obj, inputs, learned)
     else:
         value, uses = run.structure.unflatten(run.leaves), run.uses
@@ -252,10 +246,7 @@ def _compute_followed(
             value, uses = body(obj), everything(inputs, reads=all_reads(obj))
     if uses is None:
         return value, None
-    if run is not None and uses.is_host:
-        learned.put_varying(inputs, uses)
-    else:
-        learned.put(inputs, uses)
+    learned.put(inputs, uses, is_varying=run is not None and uses.is_host)
     return value, uses if uses.is_shareable(inputs) else None
 
 
@@ -288,7 +279,7 @@ def _follow(
         for i, x in enumerate(given)
     ]
     copy = _copy(obj, arrays)
-    with at_trace(trace.parent_trace if trace.is_off else trace):
+    with at_trace(trace):
         reading = Reading(trace, obj, copy, arrays, only_known)
         value = _run(body, reading, copy)
     leaves, structure = flatten(value, copy.is_copy)
@@ -305,10 +296,9 @@ def _follow(
         is_ordered = copy.read.has_dictionary or reading.is_ordered
         if trace.has_closures:
             read, is_ordered = {*range(len(inputs.arrays))}, True
-        used = trace.inputs_of(leaves) | trace.reported | reading.not_followed
+        used = trace.inputs_of(leaves) | trace.reported | trace.seen
+        used |= reading.not_followed
         used |= read & (inputs.writable | inputs.in_keys)  # what of them, is not known
-        if trace.looked_at:
-            used |= read
         is_host = trace.looked_at or bool(reading.not_followed)
         uses = _uses(inputs, used, read, is_ordered, is_host, reads)
     found = [trace.value(copy.original(x)) for x in leaves]
@@ -371,8 +361,8 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
         traced = _trace(body, obj, inputs)
     if traced is None or traced.uses is None:
         return everything(inputs, reads=all_reads(obj))
-    learned.put(inputs, traced.uses)
-    return traced.uses
+    learned.put(inputs, traced.uses, is_varying=traced.uses.is_host)
+    return learned.get(inputs) or traced.uses
 
 
 def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
@@ -626,7 +616,7 @@ class Reading:
         read = {*self._read_among(inputs, uses)}
         self.positions |= read
         self.is_ordered |= uses.is_ordered
-        if uses.is_host or self._trace.is_off or not _is_visible(value):
+        if uses.is_host or not _is_visible(value):
             self.not_followed |= read
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
 
@@ -687,6 +677,15 @@ def reading_of(obj: Any) -> tuple[Reading, Any] | None:
         if original is not None:
             return reading, original
     return None
+
+
+def note_parts(obj: Any) -> None:
+    """A body reads a value of an object that it has made around parts of its object:
+    what of these is read is not known."""
+    for reading in _reading.stack:
+        if any(map(reading.copy.is_copy, walk_fields(obj))):
+            reading.positions.update(range(len(reading._arrays)))
+            reading.is_ordered = True
 
 
 def is_deep() -> bool:
