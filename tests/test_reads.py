@@ -572,3 +572,66 @@ def test_the_dictionary_of_an_object_is_a_tree() -> None:
     assert Weights(ONES, ONES).paths == ["['b']", "['w']"]
     assert Weights(ONES, ONES).changed == 0
     assert Weights(2 * ONES, ONES).changed[0] == 3
+
+
+def test_a_branch_on_an_array_of_numpy() -> None:
+    @node
+    class Chosen:
+        x: Any
+        y: Any
+        mask: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.x * 2 if self.mask.all() else self.y * 3
+
+    x, y = jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0])
+    assert Chosen(x, y, np.array([True])).value.tolist() == [2, 4]
+    other = Chosen(x, y, np.array([False]))
+
+    def total(y: Any) -> Any:
+        return jnp.sum(dataclasses.replace(other, y=y).value)
+
+    for use in (total, jax.jit(total), cachax.jit(total)):
+        assert use(y) == 21
+        assert jax.grad(use)(y).tolist() == [3, 3]
+
+
+def test_a_branch_on_an_array_in_a_part_that_is_equal_to_others() -> None:
+    class Config:
+        def __init__(self, sign: float) -> None:
+            self.sign = jnp.array([sign])
+
+        def __eq__(self, other: object) -> bool:
+            return type(other) is Config
+
+        def __hash__(self) -> int:
+            return 1
+
+    @dataclasses.dataclass(frozen=True)
+    class Signed:
+        config: Any
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return self.x * 2 if self.config.sign[0] > 0 else self.y * 3
+
+    plus, minus = Config(1.0), Config(-1.0)
+    assert Signed(plus, ONES, ONES).value[0] == 2
+    for factor in (1, 2):
+        assert Signed(minus, ONES, factor * ONES).value[0] == 3 * factor
+    slope = jax.grad(lambda y: jnp.sum(Signed(minus, ONES, y).value))
+    assert slope(ONES).tolist() == [3, 3]
+
+
+def test_a_value_that_looks_at_contents_is_known_under_grad() -> None:
+    state = Fitted(ONES, ONES)
+    with computations() as counts:
+        state.kinds  # noqa: B018
+        for _ in range(3):
+            jax.grad(
+                lambda p: jnp.sum(dataclasses.replace(state, params=p).kinds) * p[0]
+            )(ONES)
+    assert counts == {"kinds": 1}

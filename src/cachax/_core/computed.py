@@ -157,7 +157,7 @@ class Computed(Key):
             return _Found(MISSING)
         used = self._traces_used(obj, inputs, traces)
         if not used:
-            if known is not None and known.is_shareable(inputs):
+            if known and not known.is_varying and known.is_shareable(inputs):
                 index.claim(known.arrays(inputs))
             record = self.record(inputs)
             if record is not None:
@@ -196,7 +196,10 @@ class Computed(Key):
         is_mixed = len(traces) > 1 or not all(isinstance(x, Tracer) for x in arrays)
         if not traces or not is_mixed or traces != traces_in(arrays):
             return traces  # (some are where only the body finds them)
-        return traces_in(self.learn(obj, inputs).arrays(inputs))
+        uses = self.learn(obj, inputs)
+        if uses.is_varying and self._varying_record(inputs) is not None:
+            return set()
+        return traces_in(uses.arrays(inputs))
 
     def _compute_part(self, obj: Any, inputs: Inputs, used: set[Any]) -> Any:
         """For an object with arrays of several levels, where those that the body uses

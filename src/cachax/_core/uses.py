@@ -79,8 +79,8 @@ class Uses(NamedTuple):
     reads: tuple[Any, ...] = ()
     """The cached values that the body reads, and whether they are of this object."""
     is_varying: bool = False
-    """Whether what it uses may depend on the contents of arrays: then this is
-    everything, and each run of the body is followed."""
+    """Whether what it uses may depend on the contents of arrays: each run of the body
+    is followed, and these are the uses of one run. (Of all runs, if learned.)"""
 
     def is_shareable(self, inputs: Inputs) -> bool:
         """Whether the identities of the arrays describe the value. Those of numpy
@@ -156,7 +156,7 @@ class Learned:
         """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
-        reads = self._varying.get((inputs.statics, settings()))
+        reads = self._varying.get((inputs.statics, inputs.writable, settings()))
         if reads is not None:
             return everything(inputs, reads=reads)._replace(is_varying=True)
         kinds = self._kinds.get(inputs.statics)
@@ -167,10 +167,10 @@ class Learned:
                 return uses
         return None
 
-    def put(self, inputs: Inputs, uses: Uses, is_varying: bool = False) -> None:
+    def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read.update(key for key, _ in uses.reads)
-        if is_varying:
-            place = (inputs.statics, settings())
+        if uses.is_varying:
+            place = (inputs.statics, inputs.writable, settings())
             before = self._varying.get(place, ())
             self._varying[place] = tuple(dict.fromkeys((*before, *uses.reads)))
             return
@@ -246,7 +246,7 @@ def _compute_followed(
             value, uses = body(obj), everything(inputs, reads=all_reads(obj))
     if uses is None:
         return value, None
-    learned.put(inputs, uses, is_varying=run is not None and uses.is_host)
+    learned.put(inputs, uses)
     return value, uses if uses.is_shareable(inputs) else None
 
 
@@ -291,16 +291,19 @@ def _follow(
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
-    elif not any(map(copy.is_copy, leaves)):
-        read = copy.read.positions | reading.positions
+    read = copy.read.positions | reading.positions
+    if trace.has_closures:
+        read = {*range(len(inputs.arrays))}
+    # What of numpy's arrays is used is not known, nor what depends on it.
+    is_known = read.isdisjoint(inputs.writable | inputs.in_keys)
+    if uses is not None and is_known and not any(map(copy.is_copy, leaves)):
         is_ordered = copy.read.has_dictionary or reading.is_ordered
-        if trace.has_closures:
-            read, is_ordered = {*range(len(inputs.arrays))}, True
+        is_ordered |= trace.has_closures
         used = trace.inputs_of(leaves) | trace.reported | trace.seen
         used |= reading.not_followed
-        used |= read & (inputs.writable | inputs.in_keys)  # what of them, is not known
         is_host = trace.looked_at or bool(reading.not_followed)
         uses = _uses(inputs, used, read, is_ordered, is_host, reads)
+        uses = uses._replace(is_varying=is_host)
     found = [trace.value(copy.original(x)) for x in leaves]
     return _Run(found, [*map(trace.own, leaves)], structure, uses)
 
@@ -361,7 +364,7 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
         traced = _trace(body, obj, inputs)
     if traced is None or traced.uses is None:
         return everything(inputs, reads=all_reads(obj))
-    learned.put(inputs, traced.uses, is_varying=traced.uses.is_host)
+    learned.put(inputs, traced.uses)
     return learned.get(inputs) or traced.uses
 
 
