@@ -283,8 +283,8 @@ def is_registered(cls: type) -> bool:
 
 NEED_CONTENTS = {"concrete_or_error", "expand_bool_indices", "_expand_bool_indices"}
 """Functions of JAX that ask a tracer for its value and can't do without it: for a
-boolean mask, `jnp.unique`, a shape. (In 0.4.36 the function for masks has a `_`, in 0.10
-it hasn't. In one that is not listed, JAX raises, and the body runs again.)"""
+boolean mask, `jnp.unique`, a shape. (The function for masks has a `_` in 0.4.36, and
+none in 0.10. In one that is not listed JAX raises, and the body runs again.)"""
 
 aval_of: Any = vars(_core).get("typeof") or vars(_core)["get_aval"]  # 0.7; before
 
