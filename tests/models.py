@@ -43,7 +43,7 @@ class Mesh:
 
     @cachax.cached_property
     def count(self) -> int:
-        """Only on the host: what it reads counts."""
+        """Only on the host: what it looks at counts."""
         computing("count")
         return len(np.unique(np.asarray(self.points)))
 

@@ -134,7 +134,7 @@ def test_a_value_is_kept_if_the_old_object_is_freed_first() -> None:
     assert counts == {"stiffness": 1, "factor": 1}
 
 
-def test_what_the_body_reads_counts_if_it_cannot_be_traced() -> None:
+def test_what_the_body_looks_at_counts_if_it_cannot_be_traced() -> None:
     first = mesh()
     with computations() as counts:
         first.count, scaled(first).count, copy.copy(first).count

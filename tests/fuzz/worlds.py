@@ -75,7 +75,7 @@ PROPS = {
     "power(2)": Prop(),
     "power(m=3)": Prop(),
 }
-"""A body that cannot be traced uses all arrays that it reads, for all cachax knows."""
+"""A body that looks at the contents of an array uses it."""
 
 FIELDS = ("a", "b", "n", "k", "child", "items")
 
