@@ -419,7 +419,7 @@ def settings() -> tuple[Any, ...]:
 
 @contextmanager
 def configured(settings: tuple[Any, ...]) -> Iterator[None]:
-    """In this context, they are these."""
+    """In this context, the configuration is this one."""
     with ExitStack() as stack:
         for state, value in zip(SETTINGS, settings, strict=True):
             stack.enter_context(state(value))

@@ -228,14 +228,14 @@ _WAIT = 1.0
 def computing_inside(arrays: Sequence[Any]) -> Iterator[bool]:
     """In this context, a program computes values of these arrays. False if they are not
     new any more: then a different thread does, or did."""
-    with _claiming:
-        is_new_to_all = all(map(is_new, arrays))
-        contents = [*map(contents_of, arrays)] if is_new_to_all else []
     busy = (threading.get_ident(), threading.Event())
-    for each in contents:
-        each.busy = busy
+    with _claiming:
+        are_new = all(map(is_new, arrays))
+        contents = [*map(contents_of, arrays)] if are_new else []
+        for each in contents:
+            each.busy = busy
     try:
-        yield is_new_to_all
+        yield are_new
     finally:
         for array, each in zip(arrays, contents, strict=False):
             each.busy = None

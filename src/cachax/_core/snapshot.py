@@ -52,7 +52,7 @@ class Snapshot:
             is_deep = is_deep or not all(map(_is_identified, inside))
             inside = [part for part in walk_fields(obj) if part is not obj]
             is_deep = is_deep or any(map(_may_change, inside))
-        # (By types first: of a model, most are arrays.)
+        # By types first: most parts of a model are arrays.
         kinds = {type(x) for x in inside}.difference(_UNCHANGING)
         others = [x for x in inside if type(x) in kinds] if kinds else []
         changes_unnoticed = any(is_ref(x) or isinstance(x, BUFFERS) for x in others)
