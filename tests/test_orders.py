@@ -67,3 +67,52 @@ def test_a_loop_with_a_dictionary_that_is_not_sorted() -> None:
         for _ in range(10):
             state = step(state)
     assert counts == {"factor": 1}
+
+
+@pytest.mark.parametrize("see", SEES.values(), ids=SEES)
+def test_an_object_rebuilt_inside_has_the_sorted_dictionary(
+    see: Callable[[Any], Any],
+) -> None:
+    class Parts(struct.PyTreeNode):
+        parts: dict[str, Any]
+        x: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return see(self.parts)
+
+    @cachax.jit
+    def use(obj: Any) -> Any:
+        return obj.replace(x=obj.x + 1).value + 0, obj.value + 0
+
+    @cachax.jit
+    def use_itself_first(obj: Any) -> Any:
+        return obj.value + 0, obj.replace(x=obj.x + 1).value + 0
+
+    parts = {"a": ONE, "b": TWO, "c": THREE}
+    for order in ("bca", "abc", "cab"):
+        obj = Parts({name: parts[name] for name in order}, ONE)
+        for _ in range(2):
+            assert use(obj) == (see(parts), see(obj.parts))
+            assert use_itself_first(obj) == (see(obj.parts), see(parts))
+
+
+def test_an_order_that_makes_no_difference_to_an_object_rebuilt_inside() -> None:
+    class Parts(struct.PyTreeNode):
+        parts: dict[str, Any]
+        x: Any
+
+        @cachax.cached_property
+        def factor(self) -> Any:
+            computing("factor")
+            return jnp.linalg.cholesky(self.parts["b"]) * self.parts["a"]
+
+    @cachax.jit
+    def use(obj: Any) -> Any:
+        return obj.replace(x=obj.x + 1).factor + 0
+
+    with computations() as counts:
+        obj = Parts({"b": jnp.eye(3), "a": ONE}, ONE)
+        for _ in range(3):
+            use(obj)
+    assert counts == {"factor": 1}

@@ -482,10 +482,9 @@ class Table:
                 continue
             if argument.obj is obj and argument.is_unchanged:  # it was asked already
                 continue
-            if not argument.is_shared(key):
-                continue
             learned = learned or key.learn(obj, inputs)
-            if self.holds(Noted(key, its, learned.statics(its), None), inputs):
+            noted = Noted(key, its, learned.statics(its), None)
+            if self.holds(noted, inputs) and argument.is_shared(key):
                 value = argument.read(key)
                 if value is not NOT_PROVIDED:
                     return value

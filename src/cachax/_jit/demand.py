@@ -262,13 +262,25 @@ class Demand:
         for number, obj in enumerate(objects_in(value)):
             self._objects[ask, number] = obj
 
-    def sharing(self) -> list[Callable[[Any], bool]]:
-        """For each object: whether a value of it holds for others with its arrays."""
+    def sharing(self, copies: Sequence[Any]) -> list[Callable[[Any], bool]]:
+        """For each object: whether a value of it holds for others with the arrays of
+        its traced copy."""
 
-        def sharing(owner: Any) -> Callable[[Any], bool]:
-            return lambda key: not key.depends_on_supplied(owner)
+        def sharing(slot: Slot, copy: Any) -> Callable[[Any], bool]:
+            owner, its = self._objects[slot], inputs_of(copy)
 
-        return [*map(sharing, self._objects.values())]
+            def is_shared(key: Any) -> bool:
+                if key.depends_on_supplied(owner):
+                    return False
+                inputs = inputs_of(owner)
+                if inputs is None or its is None or inputs.orders == its.orders:
+                    return True
+                answer = self._answer(slot, key)  # JAX has sorted the dictionaries
+                return answer is not None and not answer.by_object
+
+            return is_shared
+
+        return [sharing(slot, copy) for slot, copy in enumerate(copies)]
 
     def in_order(self) -> Answers:
         """The answers by slot and by name, not by first use: so the same program is the

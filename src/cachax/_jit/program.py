@@ -126,7 +126,7 @@ class Program:
         demand.provide_for(copies, demand.fill(self.asks, values, leaves))
         table.arguments = [
             Argument(copy, inputs_of(copy), provider, is_shared)
-            for copy, is_shared in zip(copies, demand.sharing(), strict=False)
+            for copy, is_shared in zip(copies, demand.sharing(copies), strict=True)
             if (provider := memo_of(copy).provider) is not None
         ]
         tables.running.append(table)
