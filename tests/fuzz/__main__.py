@@ -1,4 +1,4 @@
-"""Run many programs: `python -m fuzz [-n PROGRAMS] [--seed SEED] [--disturbed]`.
+"""Run many programs: `python -m fuzz [-n PROGRAMS] [--seed SEED] [--bodies]`.
 
 Prints each failure with its seed and its program, shrunk; of failures that look alike,
 the first three.
@@ -22,6 +22,7 @@ from collections import Counter
 
 import jax
 
+from . import bodies
 from .programs import Program, Worlds, disagreement, failure_of, shrunk
 
 TOGETHER = 500
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("-n", "--programs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--disturbed", action="store_true", help="compare decisions")
+    parser.add_argument("--bodies", action="store_true", help="with random bodies")
     parser.add_argument("--no-shrink", action="store_true")
     options = parser.parse_args()
     gc.freeze()  # else a collection takes longer than a program
@@ -43,8 +45,14 @@ def main() -> int:
         if done % TOGETHER == 0:
             jax.clear_caches()
             worlds = Worlds()
-        program = Program.draw(options.seed + done - 1)
-        if options.disturbed:
+        seed = options.seed + done - 1
+        program = Program.draw(seed)
+        if options.bodies:
+            text = bodies.failure_of(seed)
+            if text is not None:
+                found["bodies"] += 1
+                print(text, end="\n\n", flush=True)
+        elif options.disturbed:
             text = disagreement(program)
             if text is not None:
                 found["disturbed"] += 1

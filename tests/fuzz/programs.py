@@ -88,7 +88,7 @@ def check(program: Program, worlds: Worlds) -> None:
         allowed = NEEDS_CONCRETE if theirs.may_need_concrete else ()
         if theirs.world.fell_back and isinstance(mine.error, allowed):
             continue
-        _compare(mine, other, theirs.world.fell_back)
+        compare(mine, other, theirs.world.fell_back)
         if counted and ours.allowed is not None:
             _compare_counts(counts, ours.allowed, mine.error)
     for name, obj in ours.objects.items():
@@ -96,7 +96,7 @@ def check(program: Program, worlds: Worlds) -> None:
         _compare_objects(obj, theirs.objects[name])
         for prop in program.profile.props:
             ours.lines[-1] = f"at the end, {name}.{prop}"
-            _compare(
+            compare(
                 _read(obj, prop), _read(theirs.objects[name], prop), fell_back=False
             )
 
@@ -110,7 +110,7 @@ def _read(obj: Any, prop: str) -> Outcome:
         return Outcome(error=error)
 
 
-def _compare(mine: Outcome, other: Outcome, fell_back: bool) -> None:
+def compare(mine: Outcome, other: Outcome, fell_back: bool) -> None:
     if mine.error is not None or other.error is not None:
         if type(mine.error) is type(other.error):
             return
