@@ -635,3 +635,108 @@ def test_a_value_that_looks_at_contents_is_known_under_grad() -> None:
                 lambda p: jnp.sum(dataclasses.replace(state, params=p).kinds) * p[0]
             )(ONES)
     assert counts == {"kinds": 1}
+
+
+@node
+class Selected:
+    x: Any
+    n: Any
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        return jnp.sum(self.x)
+
+    @cachax.cached_property
+    def doubled(self) -> Any:
+        return jnp.sum(self.x) * 100 if self.n > 1 else self.total * 2
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_preset", [True, False])
+def test_a_supplied_value_that_only_some_runs_read(
+    is_first: bool, is_preset: bool
+) -> None:
+    looks, reads = Selected(jnp.ones(3), jnp.float32(2)), Selected(jnp.ones(3), 1)
+    for obj in (looks, reads) if is_first else (reads, looks):
+        obj.doubled  # noqa: B018
+    if is_preset:
+        reads = cachax.preset(reads, total=jnp.float32(7))
+    else:
+        object.__setattr__(reads, "total", jnp.float32(7))
+    assert reads.doubled == 14
+    assert cachax.jit(lambda obj: obj.doubled + 0)(reads) == 14
+    assert looks.doubled == 300
+
+
+def test_a_body_that_can_not_always_be_followed_is_started_once() -> None:
+    """For the first object it may start twice."""
+    compiled = jax.jit(lambda x: x * 2).lower(jnp.ones(3)).compile()
+
+    @node
+    class Branch:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            computing("value")
+            return self.y if self.x[0] > 0 else compiled(self.y)
+
+    def read(sign: float) -> int:
+        with computations() as counts:
+            assert Branch(jnp.array([sign]), jnp.ones(3)).value[0] == (3 - sign) / 2
+        return counts["value"]
+
+    assert read(1) == 1
+    assert read(-1) <= 2
+    assert [read(-1), read(1), read(-1)] == [1, 1, 1]
+
+
+def test_a_body_that_gives_memory_to_numpy() -> None:
+    @node
+    class Shared:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def value(self) -> float:
+            computing("value")
+            return float(np.from_dlpack(self.y).sum())
+
+    with computations() as counts:
+        obj = Shared(ONES, jnp.ones(3))
+        assert obj.value == 3
+        assert dataclasses.replace(obj, x=2 * ONES).value == 3
+        assert dataclasses.replace(obj, y=2 * ONES).value == 4
+    assert counts == {"value": 2}
+
+
+def test_a_value_that_contains_a_part_of_its_object() -> None:
+    """It comes from the arrays of this part, not from all."""
+
+    @node
+    class State:
+        x: Any
+        kernel: Any
+        params: Any
+
+        @cachax.cached_property
+        def parts(self) -> Any:
+            computing("parts")
+            return {"kernel": self.kernel, "factor": jnp.linalg.cholesky(self.x)}
+
+    @cachax.jit
+    def step(state: State) -> State:
+        params = state.params + state.parts["factor"][0] * state.parts["kernel"].scale
+        return dataclasses.replace(state, params=params)
+
+    state = State(jnp.eye(2), Kernel(jnp.float32(2)), jnp.zeros(2))
+    with computations() as counts:
+        assert state.parts["kernel"] is state.kernel
+        for _ in range(5):
+            state = step(state)
+        assert state.parts["kernel"].scale == 2
+        assert state.params[0] == 10
+    assert counts == {"parts": 1}
+    other = dataclasses.replace(state, kernel=Kernel(jnp.float32(3)))
+    assert other.parts["kernel"].scale == 3

@@ -289,7 +289,7 @@ class Computed(Key):
         while stack:
             key = stack.pop()
             seen.add(key)
-            stack += key.learned.keys_read - seen
+            stack += key.learned.keys_read.keys() - seen
         return seen
 
     def uses_supplied(self, obj: Any, inputs: Inputs, uses: Uses | None = None) -> bool:

@@ -305,6 +305,8 @@ def _forwarding(name: str) -> property:
 
 
 for _name in (
+    "__dlpack__",
+    "__dlpack_device__",
     "addressable_data",
     "addressable_shards",
     "committed",

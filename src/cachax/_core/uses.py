@@ -43,6 +43,7 @@ from .inputs import (
     Same,
     identity_of,
     inputs_of,
+    is_rebuilt,
 )
 from .levels import traces_in
 from .memo import keys_of, may_have_values, memo_of
@@ -149,16 +150,17 @@ class Learned:
         self._uses: dict[Any, Uses] = Recent()
         self._kinds: dict[Any, dict[Kind, None]] = Recent()
         """What was read, by the static parts."""
-        self._varying: dict[Any, tuple[Any, ...]] = Recent()
-        """Where it depends on the contents of arrays, likewise; and the values that the
-        body reads."""
-        self.keys_read: set[Any] = set()
+        self._varying: dict[Any, bool] = Recent()
+        """Where it depends on the contents of arrays, likewise; and whether a run of
+        the body can be followed."""
+        self.keys_read: dict[Any, None] = {}
         """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
-        reads = self._varying.get((inputs.statics, inputs.writable, settings()))
-        if reads is not None:
-            return everything(inputs, reads=reads)._replace(is_varying=True)
+        is_varying = self._varying.get((inputs.statics, inputs.writable, settings()))
+        if is_varying is not None:
+            reads = [(key, False) for key in self.keys_read]  # now it may be any
+            return everything(inputs, reads=reads)._replace(is_varying=is_varying)
         kinds = self._kinds.get(inputs.statics)
         now = settings() if kinds else ()
         for kind in [*(kinds or ())]:
@@ -168,11 +170,13 @@ class Learned:
         return None
 
     def put(self, inputs: Inputs, uses: Uses) -> None:
-        self.keys_read.update(key for key, _ in uses.reads)
+        self.keys_read |= {key: None for key, _ in uses.reads}
+        place = (inputs.statics, inputs.writable, settings())
         if uses.is_varying:
-            place = (inputs.statics, inputs.writable, settings())
-            before = self._varying.get(place, ())
-            self._varying[place] = tuple(dict.fromkeys((*before, *uses.reads)))
+            self._varying.setdefault(place, True)
+            return
+        if place in self._varying and uses.is_host:  # it could not be followed
+            self._varying[place] = False
             return
         kind = uses.kind
         kinds = self._kinds.setdefault(inputs.statics, {})
@@ -218,7 +222,7 @@ def _compute_followed(
 ) -> tuple[Any, Uses | None]:
     """Run a body on a copy of its object, and see what it uses."""
     trace = Dependence()
-    is_too_deep = is_no_function = False
+    is_too_deep = False
     run: _Run | None = None
     value: Any
     uses: Uses | None
@@ -226,8 +230,6 @@ def _compute_followed(
         run = _follow(trace, body, obj, inputs, inputs.arrays)
     except RecursionError:
         is_too_deep = True
-    except _NotAFunctionError:
-        is_no_function = True
     except Exception:  # whatever it raises: it is run again as it is, and shows it
         pass
     finally:
@@ -238,8 +240,6 @@ def _compute_followed(
     if run is None:
         trace.release(obj)
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
-        if not (trace.was_refused or is_no_function):
-            uses = learn(body, obj, inputs, learned)
     else:
         value, uses = run.structure.unflatten(run.leaves), run.uses
         if _may_hide(value) and trace.has_survivors():
@@ -296,10 +296,12 @@ def _follow(
         read = {*range(len(inputs.arrays))}
     # What of numpy's arrays is used is not known, nor what depends on it.
     is_known = read.isdisjoint(inputs.writable | inputs.in_keys)
-    if uses is not None and is_known and not any(map(copy.is_copy, leaves)):
+    parts = [x for x in leaves if copy.is_copy(x)]  # of the object, in the value
+    if uses is not None and is_known and all(map(is_rebuilt, parts)):
         is_ordered = copy.read.has_dictionary or reading.is_ordered
         is_ordered |= trace.has_closures
-        used = trace.inputs_of(leaves) | trace.reported | trace.seen
+        used = trace.inputs_of([*leaves, *walk_fields(parts)])
+        used |= trace.reported | trace.seen
         used |= reading.not_followed
         is_host = trace.looked_at or bool(reading.not_followed)
         uses = _uses(inputs, used, read, is_ordered, is_host, reads)
