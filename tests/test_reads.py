@@ -730,6 +730,11 @@ def test_a_value_that_contains_a_part_of_its_object() -> None:
         params = state.params + state.parts["factor"][0] * state.parts["kernel"].scale
         return dataclasses.replace(state, params=params)
 
+    assert State(jnp.eye(2), Kernel(2.0), jnp.zeros(2)).parts["kernel"].scale == 2
+    first = State(jnp.eye(2), Kernel(2.0), jnp.zeros(2))
+    assert isinstance(step(first).parts["kernel"].scale, jax.Array)  # a number before
+    assert dataclasses.replace(first, kernel=Kernel(3.0)).parts["kernel"].scale == 3
+
     state = State(jnp.eye(2), Kernel(jnp.float32(2)), jnp.zeros(2))
     with computations() as counts:
         assert state.parts["kernel"] is state.kernel

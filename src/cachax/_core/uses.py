@@ -298,7 +298,9 @@ def _follow(
     is_known = read.isdisjoint(inputs.writable | inputs.in_keys)
     parts = [x for x in leaves if copy.is_copy(x)]  # of the object, in the value
     if uses is not None and is_known and all(map(is_rebuilt, parts)):
-        is_ordered = copy.read.has_dictionary or reading.is_ordered
+        is_ordered = copy.read.has_dictionary or reading.is_ordered or bool(parts)
+        for its in filter(None, map(inputs_of, parts)):
+            read |= _places(arrays, its, ())
         is_ordered |= trace.has_closures
         used = trace.inputs_of([*leaves, *walk_fields(parts)])
         used |= trace.reported | trace.seen
@@ -618,24 +620,12 @@ class Reading:
         if uses is None or inputs is None:
             self.is_shareable = False
             return self._as_inputs(value, ())
-        read = {*self._read_among(inputs, uses)}
+        read = _places(self._arrays, inputs, uses.unread)
         self.positions |= read
         self.is_ordered |= uses.is_ordered
         if uses.is_host or not _is_visible(value):
             self.not_followed |= read
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
-
-    def _read_among(self, inputs: Inputs, uses: Uses) -> Iterable[int]:
-        """What of the object was read for a value of it, or of an object inside: its
-        arrays follow each other. All of them, if that can't be told."""
-        mine, its = self._arrays, inputs.arrays
-        starts = [
-            start
-            for start in range(len(mine) - len(its) + 1)
-            if all(map(operator.is_, mine[start : start + len(its)], its))
-        ]
-        read = {*range(len(its))}.difference(uses.unread)
-        return [x + i for x in starts for i in read] if starts else range(len(mine))
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
         if not _is_visible(value):
@@ -645,6 +635,20 @@ class Reading:
         return structure.unflatten(
             [trace.tracer(x, used) if isinstance(x, jax.Array) else x for x in leaves]
         )
+
+
+def _places(mine: Sequence[Any], inputs: Inputs, unread: Iterable[int]) -> set[int]:
+    """Which of the arrays of an object are those of an object inside, or of the same,
+    without those that are not read: they follow each other. All, if that can't be
+    told."""
+    its = inputs.arrays
+    starts = [
+        start
+        for start in range(len(mine) - len(its) + 1)
+        if all(map(operator.is_, mine[start : start + len(its)], its))
+    ]
+    read = {*range(len(its))}.difference(unread)
+    return {x + i for x in starts for i in read} if starts else {*range(len(mine))}
 
 
 def _is_visible(value: Any) -> bool:
