@@ -11,7 +11,7 @@ from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .arguments import Arguments, NotKeptError
 from .fields import walk, walk_fields
-from .inputs import CannotRebuildError, Inputs, inputs_of
+from .inputs import NUMBERS, CannotRebuildError, Given, Inputs, inputs_of
 from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
 from .memo import (
     NOT_PROVIDED,
@@ -26,7 +26,6 @@ from .recent import Recent
 from .uses import (
     Learned,
     NotKnownError,
-    Statics,
     Uses,
     all_reads,
     check_unchanged,
@@ -96,7 +95,7 @@ class Computed(Key):
         record = None if inputs is None else self.record(inputs)
         if record is None or inputs is None:
             return default
-        if self.uses_supplied(obj, inputs):
+        if self.uses_supplied(obj, inputs, record.uses):
             return default
         return record.template.fill(record.uses.arrays(inputs))
 
@@ -160,7 +159,7 @@ class Computed(Key):
             if known and not known.is_varying and known.is_shareable(inputs):
                 index.claim(known.arrays(inputs))
             record = self.record(inputs)
-            if record is not None:
+            if record and not self.uses_supplied(obj, inputs, record.uses):
                 value = self._found(obj, record, inputs)
                 return _Found(value, None if traces else record)
         if traces and used < traces:
@@ -191,13 +190,12 @@ class Computed(Key):
 
     def _traces_used(self, obj: Any, inputs: Inputs, traces: set[Any]) -> set[Any]:
         """The traces of the arrays that the body uses, out of those of all arrays."""
-        numbers = {i for i, _ in inputs.numbers}
-        arrays = [x for i, x in enumerate(inputs.arrays) if i not in numbers]
+        arrays = [x for x in inputs.arrays if type(x) not in NUMBERS]
         is_mixed = len(traces) > 1 or not all(isinstance(x, Tracer) for x in arrays)
         if not traces or not is_mixed or traces != traces_in(arrays):
             return traces  # (some are where only the body finds them)
         uses = self.learn(obj, inputs)
-        if uses.is_varying and self._varying_record(inputs) is not None:
+        if uses.is_varying and self.record(inputs) is not None:
             return set()
         return traces_in(uses.arrays(inputs))
 
@@ -236,7 +234,7 @@ class Computed(Key):
         if uses is None and traces_in(original):  # the value came from outside
             uses = self.learn(original, inputs)
         if uses is not None and uses.is_varying:
-            record = self._varying_record(inputs)
+            record = self.record(inputs)
             uses = uses if record is None else record.uses
         return value, original, uses
 
@@ -260,7 +258,7 @@ class Computed(Key):
         inputs = inputs_of(obj)
         if inputs is None:
             return False
-        kind = (inputs.given((), True, ()), settings())
+        kind = (inputs.exactly._replace(bits=()), settings())
         if kind not in self._alike:
             with level_of(obj, self.body):
                 self._alike[kind] = computes_alike(self.body, obj, inputs)
@@ -313,38 +311,24 @@ class Computed(Key):
         return self.uses_supplied(obj, inputs, uses)
 
     def record(self, inputs: Inputs) -> index.Record | None:
-        """The record for an object with these inputs."""
-        uses = self.learned.get(inputs)
-        if uses is None:  # unless it was computed in a program
+        """The record for an object with these inputs. What the body has read is the
+        same as for the object that it was computed for, so it would read the same
+        again."""
+        if self.learned.get(inputs) is None:  # unless it was computed in a program
             index.make_records(inputs.arrays)
-            uses = self.learned.get(inputs)
-        if uses is not None and uses.is_varying:
-            return self._varying_record(inputs)
-        if uses is None or not uses.is_shareable(inputs):
-            return None
-        arrays = uses.arrays(inputs)
-        if arrays:
-            records = index.candidates(self, index.known(arrays))
-        else:
-            records = index.held_by(inputs.arrays, self)
-        for each in (uses, uses._replace(is_ordered=bool(inputs.orders))):
-            statics = each.statics(inputs)
-            for record in records:
-                if record.statics == statics:
-                    return record
-        return None
-
-    def _varying_record(self, inputs: Inputs) -> index.Record | None:
-        """The same if each record has used something else. What the body has read is
-        the same, so it would read the same again."""
-        records = (x for array in inputs.holders for x in index.records_of(array))
-        for record in records:
-            if record.key != self or record.statics.statics != inputs.statics:
+        for kind in self.learned.kinds(inputs):
+            positions, _, _ = kind
+            if not inputs.writable.isdisjoint(positions):
                 continue
-            uses = record.uses
-            is_same = uses.is_shareable(inputs) and record.is_of(uses.arrays(inputs))
-            if is_same and record.statics == uses.statics(inputs):
-                return record
+            arrays = [inputs.arrays[i] for i in positions]
+            if arrays:
+                records = index.candidates(self, index.known(arrays))
+            else:
+                records = index.held_by(inputs.arrays, self)
+            for record in records:
+                uses = record.uses
+                if uses.kind == kind and record.statics == uses.statics(inputs):
+                    return record
         return None
 
     def without_order(self, obj: Any, inputs: Inputs) -> index.Record | None:
@@ -381,8 +365,7 @@ class Computed(Key):
         """The value for `obj`, and for all objects with the same arrays."""
         memo_of(obj).forget(self)
         inputs = inputs_of(obj)
-        record = None if inputs is None else self.record(inputs)
-        if record is not None:
+        while inputs is not None and (record := self.record(inputs)) is not None:
             index.forget(record)
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
@@ -432,7 +415,7 @@ class Noted(NamedTuple):
 
     key: Computed
     inputs: Inputs
-    statics: Statics
+    statics: Given
     value: Any
 
 

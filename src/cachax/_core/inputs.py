@@ -97,10 +97,6 @@ class Inputs:
     """Of each of them, what a body can see without using its contents."""
     statics: tuple[Any, ...]
     """All the rest."""
-    places: tuple[int, ...]
-    """Where each of the arrays is among the static parts."""
-    numbers: tuple[Any, ...]
-    """Which of the arrays are Python numbers, with their types."""
     orders: tuple[Any, ...]
     """The orders of the keys of dictionaries: JAX sorts them."""
     writable: frozenset[int]
@@ -110,21 +106,21 @@ class Inputs:
     objects as they are, because a table may be keyed by them."""
 
     @property
-    def scalars(self) -> tuple[int, ...]:
-        """Which of the arrays are numbers, or could be: for JAX, both are the same."""
-        return tuple([i for i, (shape, *_) in enumerate(self.looks) if not shape])
+    def numbers(self) -> set[int]:
+        """Which of the arrays are Python numbers."""
+        return {i for i, x in enumerate(self.arrays) if type(x) in NUMBERS}
 
     @property
     def holders(self) -> list[Any]:
         """The arrays that values can stay with."""
-        others = {i for i, _ in self.numbers} | self.writable
+        others = self.numbers | self.writable
         arrays = (x for i, x in enumerate(self.arrays) if i not in others)
         return [x for x in arrays if not isinstance(x, Tracer)]
 
     @property
     def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given(self.scalars, True, ())
+        return self.given((), True, ())
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -133,18 +129,19 @@ class Inputs:
         return (self.exactly, *arrays)
 
     def given(
-        self, scalars: Iterable[int], is_ordered: bool, unread: Iterable[int]
+        self, used: Iterable[int], is_ordered: bool, unread: Iterable[int]
     ) -> "Given":
-        """The same for a body that reads only these of the scalars, to which the order
-        of dictionaries matters or not, and which doesn't read some of the arrays."""
-        bits = tuple([(i, bits_of(self.arrays[i])) for i in scalars])
-        looks = self.looks
-        if unread:
-            seen = [*looks]
-            for i in unread:
-                seen[i] = None
-            looks = tuple(seen)
-        return Given(self.statics, looks, bits, self.orders if is_ordered else ())
+        """The same for a body that uses the contents of some of the arrays, to which
+        the order of dictionaries matters or not, and which doesn't read others."""
+        looks, used = [*self.looks], {*used}
+        for i in unread:
+            looks[i] = None
+        bits: list[Any] = []
+        for i, look in enumerate(looks):
+            if look is not None and not look[0] and i not in used:  # it has no shape
+                bits.append((i, bits_of(self.arrays[i])))
+        orders = self.orders if is_ordered else ()
+        return Given(self.statics, tuple(looks), tuple(bits), orders)
 
 
 class Given(NamedTuple):
@@ -154,8 +151,13 @@ class Given(NamedTuple):
     looks: tuple[Any, ...]
     """Of arrays; None for one that makes no difference."""
     bits: tuple[Any, ...]
-    """Of scalars, by position; None for an array in the place of a number."""
+    """Of numbers, by position; None for an array that could be one: for JAX, both are
+    the same."""
     orders: tuple[Any, ...]
+    settings: tuple[Any, ...] = ()
+    """The configuration of JAX, if the value is kept."""
+    uses: Any = None
+    """And what the body used (`Uses`)."""
 
 
 def bits_of(number: Any) -> Any:
@@ -178,8 +180,6 @@ def inputs_of(obj: Any) -> Inputs | None:
     statics: list[Any] = []
     arrays: list[Any] = []
     looks: list[Any] = []
-    places: list[int] = []
-    numbers: list[Any] = []
     orders: list[Any] = []
     seen: dict[int, int] = {}
     around: set[int] = set()
@@ -200,10 +200,8 @@ def inputs_of(obj: Any) -> Inputs | None:
         elif cls is not ArrayImpl and is_ref(thing):
             return None
         elif cls is ArrayImpl or is_array(thing):
-            places.append(len(statics))
-            statics.append(_ARRAY)
+            statics.append(ARRAY)
             if cls in NUMBERS:
-                numbers.append((len(arrays), cls))
                 looks.append(aval_of_number(thing))
             elif isinstance(thing, np.ndarray):
                 writable.add(len(arrays))
@@ -254,15 +252,13 @@ def inputs_of(obj: Any) -> Inputs | None:
         arrays,
         tuple(looks),
         tuple(statics),
-        tuple(places),
-        tuple(numbers),
         tuple(orders),
         frozenset(writable),
-        frozenset(in_keys - {i for i, _ in numbers}),
+        frozenset(i for i in in_keys if type(arrays[i]) not in NUMBERS),
     )
 
 
-_ARRAY: Any = object()
+ARRAY: Any = object()
 """Among the static parts: the place of an array."""
 
 

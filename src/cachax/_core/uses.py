@@ -67,9 +67,6 @@ class Uses(NamedTuple):
     positions: tuple[int, ...]
     """The arrays it used. Of the others only the shape, dtype and weak type count, if
     the body read the field that they are in."""
-    numbers: tuple[int, ...]
-    """The other scalars that the body read: Python numbers, or arrays for which there
-    could be one."""
     is_ordered: bool
     """Whether the order of dictionaries may matter."""
     unread: tuple[int, ...] = ()
@@ -91,32 +88,19 @@ class Uses(NamedTuple):
         """Those that it used."""
         return [inputs.arrays[i] for i in self.positions]
 
-    def given(self, inputs: Inputs) -> Given:
-        """The rest."""
-        return inputs.given(*self.kind)
-
     @property
     def kind(self) -> "Kind":
-        """Which parts count, except the contents of arrays."""
-        return self.numbers, self.is_ordered, self.unread
+        """Which parts count."""
+        return self.positions, self.is_ordered, self.unread
 
-    def statics(self, inputs: Inputs) -> "Statics":
-        """The rest, and the configuration of JAX."""
-        return Statics(*self.given(inputs), settings(), self)
+    def statics(self, inputs: Inputs) -> Given:
+        """The rest: what distinguishes values that came from the same arrays."""
+        given = inputs.given(*self.kind)
+        return given._replace(settings=settings(), uses=self)
 
 
 Kind = tuple[tuple[int, ...], bool, tuple[int, ...]]
-
-
-class Statics(NamedTuple):
-    """What distinguishes values that came from the same arrays."""
-
-    statics: tuple[Any, ...]
-    looks: tuple[Any, ...]
-    bits: tuple[Any, ...]
-    orders: tuple[Any, ...]
-    settings: tuple[Any, ...]
-    uses: Uses
+_is_ordered = operator.itemgetter(1)
 
 
 def _uses(
@@ -127,13 +111,11 @@ def _uses(
     is_host: bool = False,
     reads: Iterable[Any] = (),
 ) -> Uses:
-    numbers = {i for i, _ in inputs.numbers}
-    positions = tuple(sorted({*used} - numbers))
+    positions = tuple(sorted({*used} - inputs.numbers))
     read = {*used, *read}
-    scalars = tuple(sorted(read.intersection(inputs.scalars) - {*positions}))
     is_ordered = is_ordered and bool(inputs.orders)
     unread = tuple([i for i in range(len(inputs.arrays)) if i not in read])
-    return Uses(positions, scalars, is_ordered, unread, is_host, tuple(reads))
+    return Uses(positions, is_ordered, unread, is_host, tuple(reads))
 
 
 def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
@@ -148,7 +130,7 @@ class Learned:
     def __init__(self) -> None:
         self._uses: dict[Any, Uses] = Recent()
         self._kinds: dict[Any, dict[Kind, None]] = Recent()
-        """What was read, by the static parts."""
+        """What was used and read, by the static parts."""
         self._varying: dict[Any, tuple[Any, ...]] = Recent()
         """Where it depends on the contents of arrays, likewise; and the values that the
         body reads."""
@@ -156,29 +138,30 @@ class Learned:
         """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
-        reads = self._varying.get((inputs.statics, inputs.writable, settings()))
+        now = settings()
+        reads = self._varying.get((inputs.statics, inputs.writable, now))
         if reads is not None:
             return everything(inputs, reads=reads)._replace(is_varying=True)
-        kinds = self._kinds.get(inputs.statics)
-        now = settings() if kinds else ()
-        for kind in [*(kinds or ())]:
+        for kind in self.kinds(inputs):
             uses = self._uses.get((kind, inputs.given(*kind), now))
             if uses is not None and NUMBERS.isdisjoint(map(type, uses.arrays(inputs))):
                 return uses
         return None
 
+    def kinds(self, inputs: Inputs) -> list[Kind]:
+        """What the body has used and read of objects with these static parts. First
+        those to which the order of dictionaries doesn't matter."""
+        return sorted([*self._kinds.get(inputs.statics, ())], key=_is_ordered)
+
     def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read.update(key for key, _ in uses.reads)
+        kind = uses.kind
+        self._kinds.setdefault(inputs.statics, Recent())[kind] = None
         if uses.is_varying:
             place = (inputs.statics, inputs.writable, settings())
             before = self._varying.get(place, ())
             self._varying[place] = tuple(dict.fromkeys((*before, *uses.reads)))
             return
-        kind = uses.kind
-        kinds = self._kinds.setdefault(inputs.statics, {})
-        kinds[kind] = None
-        if not uses.is_ordered:  # which is better to know
-            kinds.pop((uses.numbers, True, uses.unread), None)
         self._uses[kind, inputs.given(*kind), settings()] = uses
 
 
@@ -272,7 +255,7 @@ def _follow(
     only_known: bool = False,
 ) -> _Run:
     """Run a body with these arrays in its object."""
-    numbers = {i for i, _ in inputs.numbers}.difference(traced_numbers)
+    numbers = inputs.numbers.difference(traced_numbers)
     concrete = numbers | inputs.writable | inputs.in_keys  # numpy computes differently
     arrays = [
         inputs.arrays[i] if i in concrete else trace.tracer(x, (i,))
@@ -397,8 +380,7 @@ def compute_part(body: Body, obj: Any, inputs: Inputs, uses: Uses) -> Any:
 
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
     """Which leaves of the value depend on Python numbers that `jit` would trace."""
-    numbers = {i for i, _ in inputs.numbers}
-    traced = _trace(body, obj, inputs, traced_numbers=numbers)
+    traced = _trace(body, obj, inputs, traced_numbers=inputs.numbers)
     return () if traced is None else tuple(x is None for x in traced.statics)
 
 
@@ -406,7 +388,7 @@ def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:
     """Whether a body does the same if the Python numbers and numpy arrays of `obj` are
     traced: it returns none of them, and computes nothing from them alone. (Python and
     numpy have other rules than JAX: `2**40`, the sum of many small integers.)"""
-    others = {i for i, _ in inputs.numbers} | inputs.writable
+    others = inputs.numbers | inputs.writable
     outside = _inlined(body, obj, inputs, others)
     inside = _inlined(body, obj, inputs, frozenset())
     return outside is not None and outside == inside
