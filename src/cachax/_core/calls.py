@@ -7,15 +7,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import jax
-import numpy as np
 
-from .._compat import Tracer
 from .arguments import Arguments, Place
 from .body import carrying_body
 from .computed import CallKey
 from .recent import Recent
-
-ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
 class Calls:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
@@ -18,6 +18,7 @@ from .memo import (
     Key,
     Memo,
     Provider,
+    has_supplied,
     keys_of,
     may_have_values,
     memo_of,
@@ -33,7 +34,6 @@ from .uses import (
     compute_part,
     computes_alike,
     everything,
-    has_supplied,
     is_deep,
     is_order_seen,
     is_unchanged,
@@ -45,6 +45,7 @@ from .uses import (
 from .values import template_of
 
 MISSING: Any = object()
+T = TypeVar("T")
 _NEEDS_CONCRETE_VALUES = (
     jax.errors.ConcretizationTypeError,  # TracerBoolConversionError among them
     jax.errors.TracerArrayConversionError,
@@ -60,9 +61,7 @@ class Computed(Key):
         self.learned = Learned()
         self.batched: dict[Any, Any] = Recent()
         """The same for each example of a batch, by how the batch is mapped."""
-        self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
-        self._alike: dict[Any, bool] = Recent()
-        self._order_is_seen: dict[Any, bool] = Recent()
+        self._found_out: dict[Any, Any] = Recent()
         self.body = body
         self._name = name  # as written: the class may not have set its name
 
@@ -245,24 +244,24 @@ class Computed(Key):
 
     def leaves_traced(self, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
         """Which leaves of the value depend on Python numbers that `jit` traces."""
-        kind = (inputs.exactly, settings())
-        found = self._leaves_traced.get(kind)
-        if found is None:
-            with level_of(obj, self.body):
-                found = leaves_traced(self.body, obj, inputs)
-            self._leaves_traced[kind] = found
-        return found
+        return self._once(leaves_traced, obj, inputs, inputs.exactly)
 
     def computes_alike(self, obj: Any) -> bool:
         """Whether the body does the same for `obj` inside a program."""
         inputs = inputs_of(obj)
         if inputs is None:
             return False
-        kind = (inputs.exactly._replace(bits=()), settings())
-        if kind not in self._alike:
+        kind = inputs.exactly._replace(bits=())
+        return self._once(computes_alike, obj, inputs, kind)
+
+    def _once(self, find: Callable[..., T], obj: Any, inputs: Inputs, kind: Given) -> T:
+        """What `find` says about the body, for all objects of one kind."""
+        place = (find, kind, settings())
+        found: T | None = self._found_out.get(place)
+        if found is None:
             with level_of(obj, self.body):
-                self._alike[kind] = computes_alike(self.body, obj, inputs)
-        return self._alike[kind]
+                found = self._found_out[place] = find(self.body, obj, inputs)
+        return found
 
     def is_supplied(self, obj: Any) -> bool:
         """Whether the user put the value there; for a traced object, outside of its
@@ -337,11 +336,8 @@ class Computed(Key):
         record = self.record(inputs)
         if record is None or not record.uses.is_ordered:
             return record
-        if record.statics not in self._order_is_seen:
-            with level_of(obj, self.body):
-                seen = record.uses.is_host or is_order_seen(self.body, obj, inputs)
-            self._order_is_seen[record.statics] = seen
-        if self._order_is_seen[record.statics]:
+        kind = record.statics
+        if kind.uses.is_host or self._once(is_order_seen, obj, inputs, kind):
             return None
         uses = record.uses._replace(is_ordered=False)
         self.learned.put(inputs, uses)

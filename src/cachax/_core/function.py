@@ -12,9 +12,9 @@ from .._compat import Tracer
 from .._errors import argument_not_kept, warn_once
 from .arguments import NotKeptError, Place
 from .body import NewSubject
-from .calls import ARRAYS, Calls, Together
+from .calls import Calls, Together
 from .computed import CallKey, tables
-from .fields import ATOMS, is_open, walk
+from .fields import ARRAYS, ATOMS, is_open, walk
 from .levels import level_of, traces_in
 from .memo import becomes_subject
 from .recent import Recent

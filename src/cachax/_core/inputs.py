@@ -31,9 +31,9 @@ from .fields import (
     ATOMS,
     BUFFERS,
     UNSET,
+    attributes,
     derived_names,
     fields_in,
-    instance_dict,
     is_opaque,
     may_change,
     parts_of,
@@ -306,10 +306,8 @@ def _may_be_a_key(thing: Any) -> bool:
 def _note_supplied(thing: Any) -> None:
     """A user may have put a value into the `__dict__` of an object: from now on, one is
     looked for."""
-    cls = type(thing)
-    fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
-    for name in fields.keys() & names_of(cls):
-        source: Any = inspect.getattr_static(cls, name)
+    for name in attributes(thing).keys() & names_of(type(thing)):
+        source: Any = inspect.getattr_static(type(thing), name)
         if hasattr(source, "note_supplied"):
             source.note_supplied()
 
@@ -447,7 +445,7 @@ def take_apart(thing: Any) -> Taken:
 
 def _take_apart_object(thing: Any) -> Taken:
     cls = type(thing)
-    fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
+    fields = attributes(thing)
     derived = derived_names(cls)
     supplied = {*names_of(cls)}  # by the user, in the `__dict__`
     names = sorted(fields.keys() - derived - supplied - _ADDED_BY_EQUINOX)
@@ -457,10 +455,9 @@ def _take_apart_object(thing: Any) -> Taken:
 
     def rebuild(parts: list[Any]) -> Any:
         new = object.__new__(cls)
-        if cls.__dictoffset__:
-            now = {**fields, **dict(zip(names, parts, strict=False))}
-            kept = {name: x for name, x in now.items() if name not in derived}
-            instance_dict(new, "__dict__").update(kept)
+        now = {**fields, **dict(zip(names, parts, strict=False))}
+        kept = {name: x for name, x in now.items() if name not in derived}
+        attributes(new).update(kept)
         for name, part in zip(slots, parts[len(names) :], strict=True):
             if part is not UNSET:
                 object.__setattr__(new, name, part)

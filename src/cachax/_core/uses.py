@@ -18,7 +18,6 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from .._compat import (
     CONCRETE,
@@ -33,7 +32,7 @@ from .._compat import (
     without_unused,
 )
 from .dependence import Dependence
-from .fields import instance_dict, walk, walk_fields
+from .fields import ARRAYS, attributes, walk, walk_fields
 from .inputs import (
     NUMBERS,
     CannotRebuildError,
@@ -45,7 +44,13 @@ from .inputs import (
     inputs_of,
 )
 from .levels import traces_in
-from .memo import keys_of, may_have_values, memo_of
+from .memo import (
+    can_have_values,
+    has_supplied,
+    keys_of,
+    may_have_values,
+    memo_of,
+)
 from .recent import Recent
 from .sources import names_of
 from .spread import are_spread
@@ -53,7 +58,6 @@ from .structure import flatten, survives
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _COMPILED = (jax.stages.Compiled, jax.stages.Lowered)
-_ARRAYS = (jax.Array, Tracer, np.ndarray)
 _DEEPEST = 10
 """Bodies that run inside each other and are looked at. Each takes some 15 Python
 frames, of which there are 1,000."""
@@ -296,20 +300,9 @@ def _copy(obj: Any, arrays: list[Any]) -> Copy:
     original."""
     copy = Copy(obj, arrays, notes_reads=True)
     for new, _ in copy.originals.values():
-        if type(new).__dictoffset__:
-            fields = instance_dict(new, "__dict__")
-            for name in names_of(type(new)):
-                fields.pop(name, None)
+        for name in names_of(type(new)):
+            attributes(new).pop(name, None)
     return copy
-
-
-def has_supplied(obj: Any) -> bool:
-    """Whether the user put a value there, or a body did."""
-    if not may_have_values(type(obj)) or not type(obj).__weakrefoffset__:
-        return False
-    fields = instance_dict(obj, "__dict__") if type(obj).__dictoffset__ else ()
-    names = names_of(type(obj))
-    return bool(memo_of(obj).supplied) or any(name in fields for name in names)
 
 
 def all_reads(obj: Any) -> dict[Any, None]:
@@ -413,7 +406,7 @@ def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> A
         arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
         copy = _copy(obj, arrays)
         for new, _ in copy.originals.values():
-            if may_have_values(type(new)) and type(new).__weakrefoffset__:
+            if can_have_values(new):
                 memo_of(new).provider = functools.partial(run_body, new)
         leaves, structure = flatten(body(copy.obj))
         if not all(isinstance(x, jax.Array) for x in leaves):
@@ -511,7 +504,7 @@ def _may_hide(value: Any) -> bool:
         or "<locals>" in type(part).__qualname__
         or isinstance(part, jax.tree_util.PyTreeDef)
         for part in walk(value)
-        if not isinstance(part, _ARRAYS)
+        if not isinstance(part, ARRAYS)
     )
 
 
@@ -632,7 +625,7 @@ def _is_visible(value: Any) -> bool:
     leaves, structure = flatten(value)
     visible = {*map(id, leaves)}
     has_hidden = any(
-        (isinstance(x, _ARRAYS) and id(x) not in visible) or has_supplied(x)
+        (isinstance(x, ARRAYS) and id(x) not in visible) or has_supplied(x)
         for x in walk(value)
     )
     return not has_hidden and survives(value, structure, leaves)

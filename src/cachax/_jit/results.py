@@ -19,9 +19,9 @@ from .._core.computed import Computed, Noted, Table, table_of
 from .._core.fields import walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
-from .._core.memo import memo_of, preset_keys
+from .._core.memo import has_supplied, memo_of, preset_keys
 from .._core.structure import Structure, survives
-from .._core.uses import Uses, has_supplied
+from .._core.uses import Uses
 from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
 from .demand import objects_in
 from .paths import Reader, joined
