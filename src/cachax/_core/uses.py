@@ -205,27 +205,22 @@ def _compute_followed(
 ) -> tuple[Any, Uses | None]:
     """Run a body on a copy of its object, and see what it uses."""
     trace = Dependence()
-    is_too_deep = is_no_function = False
-    run: _Run | None = None
+    run = failure = None
     value: Any
     uses: Uses | None
     try:
         run = _follow(trace, body, obj, inputs, inputs.arrays)
-    except RecursionError:
-        is_too_deep = True
-    except _NotAFunctionError:
-        is_no_function = True
-    except Exception:  # whatever it raises: it is run again as it is, and shows it
-        pass
+    except Exception as error:  # whatever it is: the body is run again, and shows it
+        failure = type(error)
     finally:
         trace.end()
-    if is_too_deep:
+    if failure is RecursionError:
         with _reading.paused():  # or every level inside would be tried twice
             return body(obj), everything(inputs, reads=all_reads(obj))
     if run is None:
         trace.release(obj)
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
-        if not (trace.was_refused or is_no_function):
+        if not trace.was_refused and failure is not _NotAFunctionError:
             uses = learn(body, obj, inputs, learned)
     else:
         value, uses = run.structure.unflatten(run.leaves), run.uses
@@ -278,14 +273,13 @@ def _follow(
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
-    read = copy.read.positions | reading.positions
+    read = copy.read.positions
     if trace.has_closures:
         read = {*range(len(inputs.arrays))}
     # What of numpy's arrays is used is not known, nor what depends on it.
     is_known = read.isdisjoint(inputs.writable | inputs.in_keys)
     if uses is not None and is_known and not any(map(copy.is_copy, leaves)):
-        is_ordered = copy.read.has_dictionary or reading.is_ordered
-        is_ordered |= trace.has_closures
+        is_ordered = copy.read.has_dictionary or trace.has_closures
         used = trace.inputs_of(leaves) | trace.reported | trace.seen
         used |= reading.not_followed
         is_host = trace.looked_at or bool(reading.not_followed)
@@ -543,16 +537,14 @@ class Reading:
         only_known: bool,
     ) -> None:
         self.copy: Any = copy
+        self.read = copy.read
+        """What is read, by the bodies of these values too."""
         self._arrays = arrays
         self.only_known = only_known
         """Whether nothing may be computed."""
         self._obj = obj
         self._trace: Any = trace
         self.reads: dict[Any, None] = {}
-        self.positions: set[int] = set()
-        """The arrays and numbers that the bodies of these values have read."""
-        self.is_ordered = False
-        """Whether the order of dictionaries may matter for one of them."""
         self.not_followed: set[int] = set()
         """Those that count as used, because a value of the host, or one with hidden
         arrays, depends on them."""
@@ -592,8 +584,8 @@ class Reading:
             self.is_shareable = False
             return self._as_inputs(value, ())
         read = {*self._read_among(inputs, uses)}
-        self.positions |= read
-        self.is_ordered |= uses.is_ordered
+        self.read.positions |= read
+        self.read.has_dictionary |= uses.is_ordered
         if uses.is_host or not _is_visible(value):
             self.not_followed |= read
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
@@ -662,8 +654,8 @@ def note_parts(obj: Any) -> None:
     what of these is read is not known."""
     for reading in _reading.stack:
         if any(map(reading.copy.is_copy, walk_fields(obj))):
-            reading.positions.update(range(len(reading._arrays)))
-            reading.is_ordered = True
+            reading.read.positions.update(range(len(reading._arrays)))
+            reading.read.has_dictionary = True
 
 
 def is_deep() -> bool:
