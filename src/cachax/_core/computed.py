@@ -184,8 +184,7 @@ class Computed(Key):
             return None
         if not (memo.is_unchanged(obj) or is_unchanged(obj, inputs)):
             return None  # others would lack what the body has set
-        is_current = memo.after_a_body(obj) is memo_of(obj)
-        return self.note(inputs, uses, value) if is_current else None
+        return self.note(inputs, uses, value)
 
     def _traces_used(self, obj: Any, inputs: Inputs, traces: set[Any]) -> set[Any]:
         """The traces of the arrays that the body uses, out of those of all arrays."""
