@@ -55,6 +55,7 @@ from .recent import Recent
 from .sources import names_of
 from .spread import are_spread
 from .structure import flatten, survives
+from .values import has_hidden_arrays
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _COMPILED = (jax.stages.Compiled, jax.stages.Lowered)
@@ -280,8 +281,7 @@ def _follow(
     is_known = read.isdisjoint(inputs.writable | inputs.in_keys)
     if uses is not None and is_known and not any(map(copy.is_copy, leaves)):
         is_ordered = copy.read.has_dictionary or trace.has_closures
-        used = trace.inputs_of(leaves) | trace.reported | trace.seen
-        used |= reading.not_followed
+        used = trace.inputs_of(leaves) | trace.seen | reading.not_followed
         is_host = trace.looked_at or bool(reading.not_followed)
         uses = _uses(inputs, used, read, is_ordered, is_host, reads)
         uses = uses._replace(is_varying=is_host)
@@ -614,13 +614,10 @@ class Reading:
 
 def _is_visible(value: Any) -> bool:
     """Whether JAX sees all arrays in a value, and can rebuild it."""
+    if has_hidden_arrays(value) or any(map(has_supplied, walk(value))):
+        return False
     leaves, structure = flatten(value)
-    visible = {*map(id, leaves)}
-    has_hidden = any(
-        (isinstance(x, ARRAYS) and id(x) not in visible) or has_supplied(x)
-        for x in walk(value)
-    )
-    return not has_hidden and survives(value, structure, leaves)
+    return survives(value, structure, leaves)
 
 
 class _Stack(threading.local):
