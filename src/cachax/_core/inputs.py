@@ -499,19 +499,16 @@ class Copy:
         self.statics = 0
         """How many static parts there are."""
         self._order = order
-        self._copies: dict[int, Any] = {}
+        self._copies: dict[int, tuple[Any, Held]] = {}
         self._around: set[int] = set()
         self._arrays_seen = 0
         self._place = 0
-        self._held = Held()
-        """What is in the field that is being copied."""
-        self._held_by: dict[int, Held] = {}
-        """By things that are not watched: what is in them."""
-        self.read = self._held
+        self.read = Held()
         """What was read since."""
         self.originals: dict[int, tuple[Any, Any]] = {}
         """The objects in it, by id, with what they are copies of."""
-        self.obj = self._copy(obj)
+        self.obj, held = self._copy(obj)
+        self.read.add(held)
 
     def is_copy(self, thing: Any) -> bool:
         found = self.originals.get(id(thing))
@@ -521,30 +518,32 @@ class Copy:
         """What `thing` is a copy of; itself if it isn't one."""
         return self.originals[id(thing)][1] if self.is_copy(thing) else thing
 
-    def _copy(self, thing: Any) -> Any:
+    def _copy(self, thing: Any) -> tuple[Any, Held]:
+        """A copy of a part, and what is read with the field that the part is in."""
+        held = Held()
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
-            self._held.positions.add(self._place)
+            held.positions.add(self._place)
             self._place += 1
-            return next(self._arrays)
+            return next(self._arrays), held
         if is_whole(thing):
             self.statics += type(thing).__module__ != _NNX_NOTES
             if self._instead is not None and self._instead[0] == self.statics - 1:
-                return self._instead[1]
-            return thing
+                return self._instead[1], held
+            return thing, held
         if id(thing) in self._copies and not is_rebuilt(thing):
-            self._held.add(self._held_by.get(id(thing), Held()))
             return self._copies[id(thing)]
         if id(thing) in self._around:
             raise CannotRebuildError
         taken = take_apart(thing)
         self._around.add(id(thing))
         before = self._arrays_seen
-        outer, held = self._held, [Held() for _ in taken.parts]
         parts: list[Any] = []
-        for part, self._held in zip(taken.parts, held, strict=True):
-            parts.append(self._copy(part))
-        self._held = outer
+        inside: list[Held] = []
+        for part in taken.parts:
+            copy, its = self._copy(part)
+            parts.append(copy)
+            inside.append(its)
         self._around.discard(id(thing))
         new = thing
         has_arrays = self._arrays_seen > before
@@ -562,17 +561,15 @@ class Copy:
                 new = {key: new[key] for key in self._order([*new])}
             has_fields = type(thing).__dictoffset__ != 0
             if self._notes_reads and has_fields and not isinstance(thing, _CONTAINERS):
-                fields = dict(zip(taken.names, held, strict=True))
+                fields = dict(zip(taken.names, inside, strict=True))
                 is_watched = watch(new, fields, self.read)
             self.originals[id(new)] = (new, thing)
-        self._copies[id(thing)] = new
         if not is_watched:  # to read the field that it is in is to read all of it
-            inside = self._held_by[id(thing)] = Held()
-            inside.has_dictionary = type(thing) is dict and len(thing) > 1
-            for each in held:
-                inside.add(each)
-            self._held.add(inside)
-        return new
+            held.has_dictionary = type(thing) is dict and len(thing) > 1
+            for each in inside:
+                held.add(each)
+        self._copies[id(thing)] = new, held
+        return new, held
 
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
         """Whether a copy is needed. What has no arrays in it is shared, because a body
