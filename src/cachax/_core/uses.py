@@ -161,8 +161,10 @@ class Learned:
     def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read.update(key for key, _ in uses.reads)
         kind = uses.kind
-        self._kinds.setdefault(inputs.statics, Recent())[kind] = None
+        kinds = self._kinds.setdefault(inputs.statics, Recent())
+        kinds[kind] = None
         if uses.is_varying:
+            kinds[everything(inputs).kind] = None  # of a run that is not followed
             place = (inputs.statics, inputs.writable, settings())
             before = self._varying.get(place, ())
             self._varying[place] = tuple(dict.fromkeys((*before, *uses.reads)))
