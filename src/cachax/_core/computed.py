@@ -90,11 +90,12 @@ class Computed(Key):
         value = memo_of(obj).get(self, MISSING)
         if value is not MISSING:
             return value
-        inputs = None if traces_in(obj) else inputs_of(obj)
-        record = None if inputs is None else self.record(inputs)
-        if record is None or inputs is None:
+        if traces_in(obj) or (inputs := inputs_of(obj)) is None:
             return default
-        if self.uses_supplied(obj, inputs, record.uses):
+        record = self.record(inputs)
+        if record is None:
+            return default
+        if self.uses_supplied(obj, inputs, self.learned.get(inputs) or record.uses):
             return default
         return record.template.fill(record.uses.arrays(inputs))
 
@@ -303,9 +304,8 @@ class Computed(Key):
         if self.was_supplied and self.is_supplied(obj):
             return True
         inputs = inputs_of(obj)
-        uses = None if inputs is None else self.learned.get(inputs)
-        if inputs is None or uses is None:  # it may read any of them
-            return _has_supplied_inside(obj)
+        if inputs is None or (uses := self.learned.get(inputs)) is None:
+            return _has_supplied_inside(obj)  # it may read any of them
         return self.uses_supplied(obj, inputs, uses)
 
     def record(self, inputs: Inputs) -> index.Record | None:
