@@ -132,3 +132,17 @@ def test_an_object_with_numpy_arrays_has_a_value_for_each_configuration() -> Non
         with highest():
             data.gram  # noqa: B018
     assert counts == {"gram": 2}
+
+
+def test_a_function_of_static_arguments_has_a_value_for_each_configuration() -> None:
+    @cachax.cache
+    def thirds(n: int) -> Any:
+        computing("thirds")
+        return jnp.ones(n) / 3
+
+    with computations() as counts:
+        for _ in range(2):
+            assert thirds(3).dtype == jnp.float32
+            with enable_x64(True):
+                assert thirds(3).dtype == jnp.float64
+    assert counts == {"thirds": 2}

@@ -1027,3 +1027,23 @@ def test_values_of_two_classes_with_the_same_fields() -> None:
         assert [o.kernel(3.0) for o in orders] == [6, 6, 18, 18]
         assert [use(o) for o in orders] == [6, 6, 18, 18]
     assert cachax.preset(small, kernel=SQUARE(jnp.ones(3))).kernel.scale.shape == (3,)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Named:
+    parts: dict[str, jax.Array]
+
+    @cachax.cached_property
+    def product(self) -> Any:
+        return self.parts["a"] * self.parts["b"]
+
+
+def test_clear_removes_the_value_for_every_order_of_a_dictionary() -> None:
+    parts = {"b": jnp.float32(2), "a": jnp.float32(3)}
+    obj = Named(parts)
+    assert obj.product == 6  # kept for this order
+    assert cachax.jit(lambda o: o.product)(obj) == 6  # and for all
+    cachax.clear(obj)
+    assert not cachax.is_cached(obj, "product")
+    assert not cachax.is_cached(Named({**parts}), "product")

@@ -745,3 +745,25 @@ def test_a_value_that_contains_a_part_of_its_object() -> None:
     assert counts == {"parts": 1}
     other = dataclasses.replace(state, kernel=Kernel(jnp.float32(3)))
     assert other.parts["kernel"].scale == 3
+
+
+def test_a_value_that_looks_at_contents_is_known_where_tracing_is_forbidden() -> None:
+    runs: list[Any] = []
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Signed:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            runs.append(1)
+            return float(self.x) if float(self.x) > 0 else float(self.y)
+
+    one, two, three = (jnp.float32(i) for i in (1, 2, 3))
+    assert Signed(one, two).value == 1
+    with jax.no_tracing():
+        assert [Signed(three, two).value for _ in range(2)] == [3, 3]
+    assert Signed(three, two).value == 3
+    assert len(runs) == 2

@@ -6,16 +6,10 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
-import jax
-import numpy as np
-
-from .._compat import Tracer
 from .arguments import Arguments, Place
 from .body import carrying_body
 from .computed import CallKey
 from .recent import Recent
-
-ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
 class Calls:
@@ -72,7 +66,6 @@ class Calls:
         raise NotImplementedError
 
 
-@jax.tree_util.register_pytree_node_class
 class Together:
     """The arguments that have arrays in them, if they are several, or cannot be held
     weakly. It is there for one call: what is kept is found by the arrays."""
@@ -81,10 +74,3 @@ class Together:
 
     def __init__(self, parts: tuple[Any, ...]) -> None:
         self.parts = parts
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
-        return self.parts, None
-
-    @classmethod
-    def tree_unflatten(cls, _: None, parts: Any) -> "Together":
-        return cls(tuple(parts))

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
@@ -11,13 +11,14 @@ from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .arguments import Arguments, NotKeptError
 from .fields import walk, walk_fields
-from .inputs import CannotRebuildError, Inputs, inputs_of
+from .inputs import NUMBERS, CannotRebuildError, Given, Inputs, inputs_of
 from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
 from .memo import (
     NOT_PROVIDED,
     Key,
     Memo,
     Provider,
+    has_supplied,
     keys_of,
     may_have_values,
     memo_of,
@@ -26,7 +27,6 @@ from .recent import Recent
 from .uses import (
     Learned,
     NotKnownError,
-    Statics,
     Uses,
     all_reads,
     check_unchanged,
@@ -34,7 +34,6 @@ from .uses import (
     compute_part,
     computes_alike,
     everything,
-    has_supplied,
     is_deep,
     is_order_seen,
     is_unchanged,
@@ -46,6 +45,7 @@ from .uses import (
 from .values import template_of
 
 MISSING: Any = object()
+T = TypeVar("T")
 _NEEDS_CONCRETE_VALUES = (
     jax.errors.ConcretizationTypeError,  # TracerBoolConversionError among them
     jax.errors.TracerArrayConversionError,
@@ -61,9 +61,7 @@ class Computed(Key):
         self.learned = Learned()
         self.batched: dict[Any, Any] = Recent()
         """The same for each example of a batch, by how the batch is mapped."""
-        self._leaves_traced: dict[Any, tuple[bool, ...]] = Recent()
-        self._alike: dict[Any, bool] = Recent()
-        self._order_is_seen: dict[Any, bool] = Recent()
+        self._found_out: dict[Any, Any] = Recent()
         self.body = body
         self._name = name  # as written: the class may not have set its name
 
@@ -92,11 +90,12 @@ class Computed(Key):
         value = memo_of(obj).get(self, MISSING)
         if value is not MISSING:
             return value
-        inputs = None if traces_in(obj) else inputs_of(obj)
-        record = None if inputs is None else self.record(inputs)
-        if record is None or inputs is None:
+        if traces_in(obj) or (inputs := inputs_of(obj)) is None:
             return default
-        if self.uses_supplied(obj, inputs):
+        record = self.record(inputs)
+        if record is None:
+            return default
+        if self.uses_supplied(obj, inputs, self.learned.get(inputs) or record.uses):
             return default
         return record.template.fill(record.uses.arrays(inputs))
 
@@ -160,7 +159,7 @@ class Computed(Key):
             if known and not known.is_varying and known.is_shareable(inputs):
                 index.claim(known.arrays(inputs))
             record = self.record(inputs)
-            if record is not None:
+            if record and not self.uses_supplied(obj, inputs, record.uses):
                 value = self._found(obj, record, inputs)
                 return _Found(value, None if traces else record)
         if traces and used < traces:
@@ -186,18 +185,16 @@ class Computed(Key):
             return None
         if not (memo.is_unchanged(obj) or is_unchanged(obj, inputs)):
             return None  # others would lack what the body has set
-        is_current = memo.after_a_body(obj) is memo_of(obj)
-        return self.note(inputs, uses, value) if is_current else None
+        return self.note(inputs, uses, value)
 
     def _traces_used(self, obj: Any, inputs: Inputs, traces: set[Any]) -> set[Any]:
         """The traces of the arrays that the body uses, out of those of all arrays."""
-        numbers = {i for i, _ in inputs.numbers}
-        arrays = [x for i, x in enumerate(inputs.arrays) if i not in numbers]
+        arrays = [x for x in inputs.arrays if type(x) not in NUMBERS]
         is_mixed = len(traces) > 1 or not all(isinstance(x, Tracer) for x in arrays)
         if not traces or not is_mixed or traces != traces_in(arrays):
             return traces  # (some are where only the body finds them)
         uses = self.learn(obj, inputs)
-        if uses.is_varying and self._varying_record(inputs) is not None:
+        if uses.is_varying and self.record(inputs) is not None:
             return set()
         return traces_in(uses.arrays(inputs))
 
@@ -236,7 +233,7 @@ class Computed(Key):
         if uses is None and traces_in(original):  # the value came from outside
             uses = self.learn(original, inputs)
         if uses is not None and uses.is_varying:
-            record = self._varying_record(inputs)
+            record = self.record(inputs)
             uses = uses if record is None else record.uses
         return value, original, uses
 
@@ -247,24 +244,24 @@ class Computed(Key):
 
     def leaves_traced(self, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
         """Which leaves of the value depend on Python numbers that `jit` traces."""
-        kind = (inputs.exactly, settings())
-        found = self._leaves_traced.get(kind)
-        if found is None:
-            with level_of(obj, self.body):
-                found = leaves_traced(self.body, obj, inputs)
-            self._leaves_traced[kind] = found
-        return found
+        return self._once(leaves_traced, obj, inputs, inputs.exactly)
 
     def computes_alike(self, obj: Any) -> bool:
         """Whether the body does the same for `obj` inside a program."""
         inputs = inputs_of(obj)
         if inputs is None:
             return False
-        kind = (inputs.given((), True, ()), settings())
-        if kind not in self._alike:
+        kind = inputs.exactly._replace(bits=())
+        return self._once(computes_alike, obj, inputs, kind)
+
+    def _once(self, find: Callable[..., T], obj: Any, inputs: Inputs, kind: Given) -> T:
+        """What `find` says about the body, for all objects of one kind."""
+        place = (find, kind, settings())
+        found: T | None = self._found_out.get(place)
+        if found is None:
             with level_of(obj, self.body):
-                self._alike[kind] = computes_alike(self.body, obj, inputs)
-        return self._alike[kind]
+                found = self._found_out[place] = find(self.body, obj, inputs)
+        return found
 
     def is_supplied(self, obj: Any) -> bool:
         """Whether the user put the value there; for a traced object, outside of its
@@ -307,44 +304,29 @@ class Computed(Key):
         if self.was_supplied and self.is_supplied(obj):
             return True
         inputs = inputs_of(obj)
-        uses = None if inputs is None else self.learned.get(inputs)
-        if inputs is None or uses is None:  # it may read any of them
-            return _has_supplied_inside(obj)
+        if inputs is None or (uses := self.learned.get(inputs)) is None:
+            return _has_supplied_inside(obj)  # it may read any of them
         return self.uses_supplied(obj, inputs, uses)
 
     def record(self, inputs: Inputs) -> index.Record | None:
-        """The record for an object with these inputs."""
-        uses = self.learned.get(inputs)
-        if uses is None:  # unless it was computed in a program
+        """The record for an object with these inputs. What the body has read is the
+        same as for the object that it was computed for, so it would read the same
+        again."""
+        if self.learned.get(inputs) is None:  # unless it was computed in a program
             index.make_records(inputs.arrays)
-            uses = self.learned.get(inputs)
-        if uses is not None and uses.is_varying:
-            return self._varying_record(inputs)
-        if uses is None or not uses.is_shareable(inputs):
-            return None
-        arrays = uses.arrays(inputs)
-        if arrays:
-            records = index.candidates(self, index.known(arrays))
-        else:
-            records = index.held_by(inputs.arrays, self)
-        for each in (uses, uses._replace(is_ordered=bool(inputs.orders))):
-            statics = each.statics(inputs)
-            for record in records:
-                if record.statics == statics:
-                    return record
-        return None
-
-    def _varying_record(self, inputs: Inputs) -> index.Record | None:
-        """The same if each record has used something else. What the body has read is
-        the same, so it would read the same again."""
-        records = (x for array in inputs.holders for x in index.records_of(array))
-        for record in records:
-            if record.key != self or record.statics.statics != inputs.statics:
+        for kind in self.learned.kinds(inputs):
+            positions, _, _ = kind
+            if not inputs.writable.isdisjoint(positions):
                 continue
-            uses = record.uses
-            is_same = uses.is_shareable(inputs) and record.is_of(uses.arrays(inputs))
-            if is_same and record.statics == uses.statics(inputs):
-                return record
+            arrays = [inputs.arrays[i] for i in positions]
+            if arrays:
+                records = index.candidates(self, index.known(arrays))
+            else:
+                records = index.held_by(inputs.arrays, self)
+            for record in records:
+                uses = record.uses
+                if uses.kind == kind and record.statics == uses.statics(inputs):
+                    return record
         return None
 
     def without_order(self, obj: Any, inputs: Inputs) -> index.Record | None:
@@ -353,11 +335,8 @@ class Computed(Key):
         record = self.record(inputs)
         if record is None or not record.uses.is_ordered:
             return record
-        if record.statics not in self._order_is_seen:
-            with level_of(obj, self.body):
-                seen = record.uses.is_host or is_order_seen(self.body, obj, inputs)
-            self._order_is_seen[record.statics] = seen
-        if self._order_is_seen[record.statics]:
+        kind = record.statics
+        if kind.uses.is_host or self._once(is_order_seen, obj, inputs, kind):
             return None
         uses = record.uses._replace(is_ordered=False)
         self.learned.put(inputs, uses)
@@ -381,8 +360,7 @@ class Computed(Key):
         """The value for `obj`, and for all objects with the same arrays."""
         memo_of(obj).forget(self)
         inputs = inputs_of(obj)
-        record = None if inputs is None else self.record(inputs)
-        if record is not None:
+        while inputs is not None and (record := self.record(inputs)) is not None:
             index.forget(record)
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
@@ -432,7 +410,7 @@ class Noted(NamedTuple):
 
     key: Computed
     inputs: Inputs
-    statics: Statics
+    statics: Given
     value: Any
 
 

@@ -55,14 +55,13 @@ class Dependence(TraceBase):  # type: ignore[misc]
         """Whether the contents of an array were looked at, or written to: what is used
         may depend on them."""
         self.seen: set[int] = set()
-        """The inputs that these contents depend on."""
+        """The inputs that these contents depend on, and operations without results:
+        `jax.debug.print`."""
         self.has_closures = False
         """Whether functions that may run later, rules and callbacks, hold something
         that depends on an input: what else they read is not known."""
         self.was_refused = False
         """Whether JAX refused to do something that it does with an array."""
-        self.reported: set[int] = set()
-        """The inputs that operations without results depend on: `jax.debug.print`."""
 
     def tracer(self, value: Any, inputs: Iterable[int]) -> "Dependent":
         """`value`, which depends on these inputs."""
@@ -128,11 +127,10 @@ class Dependence(TraceBase):  # type: ignore[misc]
         is_used = [True] * len(tracers) if used is None else used(values)
         inputs = held | self.inputs_of(compress(tracers, is_used))
         results = out if isinstance(out, list | tuple) else [out]
-        if any(map(is_ref, [*values, *results])):
-            self.looked_at = True
+        has_refs = any(map(is_ref, [*values, *results]))
+        self.looked_at |= has_refs
+        if has_refs or not results:
             self.seen |= inputs
-        if not results:
-            self.reported |= inputs
         found = [self.tracer(x, inputs) for x in results]
         return found if results is out else found[0]
 

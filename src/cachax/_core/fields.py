@@ -35,6 +35,8 @@ ATOMS = (str, bytes, int, float, complex, type(None), np.generic, np.dtype)
 BUFFERS = (bytearray, memoryview, array)
 """Types whose objects change without notice."""
 
+ARRAYS = (jax.Array, Tracer, np.ndarray)
+
 _LEAVES = (jax.Array, Tracer, *ATOMS)
 _SEALED = (
     *(*MODULES, COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers"),
@@ -288,7 +290,7 @@ def _fields(cls: type) -> Parts | None:
         return None
 
     def all_fields(x: Any) -> list[Any]:
-        instance = instance_dict(x, "__dict__") if has_dict else {}
+        instance = attributes(x)
         names = [name for name in instance if name not in derived]
         return [
             *names,
@@ -329,6 +331,11 @@ def dict_fields(x: Any) -> list[Any]:
 instance_dict: Callable[[Any, str], dict[str, Any]] = object.__getattribute__
 """Not `x.__dict__`, which runs a class's own `__getattribute__`: equinox's takes a
 microsecond."""
+
+
+def attributes(x: Any) -> dict[str, Any]:
+    """What is in the `__dict__` of `x`; nothing if it has none."""
+    return instance_dict(x, "__dict__") if type(x).__dictoffset__ else {}
 
 
 def is_opaque(cls: type) -> bool:

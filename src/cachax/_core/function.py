@@ -8,13 +8,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from .._compat import Tracer
+from .._compat import Tracer, settings
 from .._errors import argument_not_kept, warn_once
 from .arguments import NotKeptError, Place
 from .body import NewSubject
-from .calls import ARRAYS, Calls, Together
+from .calls import Calls, Together
 from .computed import CallKey, tables
-from .fields import ATOMS, is_open, walk
+from .fields import ARRAYS, ATOMS, is_open, walk
 from .levels import level_of, traces_in
 from .memo import becomes_subject
 from .recent import Recent
@@ -85,8 +85,8 @@ class CachedFunction(Calls, Generic[P, R]):
     def __init__(self, fun: Callable[P, R]) -> None:
         self.__name__ = getattr(fun, "__name__", None) or repr(fun)
         super().__init__(fun)
-        self._of_nothing: dict[CallKey, _OfNothing] = Recent()
-        """For calls without objects and arrays."""
+        self._of_nothing: dict[Any, _OfNothing] = Recent()
+        """For calls without objects and arrays, by the key and the configuration."""
         self._on_one: WeakKeyDictionary[type, CallKey] = WeakKeyDictionary()
         """For calls with nothing but one object, by its class."""
 
@@ -130,7 +130,8 @@ class CachedFunction(Calls, Generic[P, R]):
         if all(isinstance(x, ATOMS) for x in statics.values()):
             self._keys_of_atoms[key] = key
         if not subjects:
-            return self._of_nothing.setdefault(key, _OfNothing()), key
+            place = (key, settings())
+            return self._of_nothing.setdefault(place, _OfNothing()), key
         if not is_one:
             return key, Together(tuple(subjects.values()))
         (subject,) = subjects.values()

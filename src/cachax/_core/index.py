@@ -145,11 +145,6 @@ class Record:
         """Which of the inputs of its object it used."""
         self.is_cleared = False
 
-    def is_of(self, arrays: Iterable[Any]) -> bool:
-        """Whether these are the arrays that it used."""
-        contents = known(arrays)
-        return contents is not None and self.serials == tuple(map(_serial, contents))
-
     def drop(self) -> None:
         """Remove it from all that has it."""
         for ref in self.owners:

@@ -31,9 +31,9 @@ from .fields import (
     ATOMS,
     BUFFERS,
     UNSET,
+    attributes,
     derived_names,
     fields_in,
-    instance_dict,
     is_opaque,
     may_change,
     parts_of,
@@ -97,10 +97,6 @@ class Inputs:
     """Of each of them, what a body can see without using its contents."""
     statics: tuple[Any, ...]
     """All the rest."""
-    places: tuple[int, ...]
-    """Where each of the arrays is among the static parts."""
-    numbers: tuple[Any, ...]
-    """Which of the arrays are Python numbers, with their types."""
     orders: tuple[Any, ...]
     """The orders of the keys of dictionaries: JAX sorts them."""
     writable: frozenset[int]
@@ -110,21 +106,21 @@ class Inputs:
     objects as they are, because a table may be keyed by them."""
 
     @property
-    def scalars(self) -> tuple[int, ...]:
-        """Which of the arrays are numbers, or could be: for JAX, both are the same."""
-        return tuple([i for i, (shape, *_) in enumerate(self.looks) if not shape])
+    def numbers(self) -> set[int]:
+        """Which of the arrays are Python numbers."""
+        return {i for i, x in enumerate(self.arrays) if type(x) in NUMBERS}
 
     @property
     def holders(self) -> list[Any]:
         """The arrays that values can stay with."""
-        others = {i for i, _ in self.numbers} | self.writable
+        others = self.numbers | self.writable
         arrays = (x for i, x in enumerate(self.arrays) if i not in others)
         return [x for x in arrays if not isinstance(x, Tracer)]
 
     @property
     def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given(self.scalars, True, ())
+        return self.given((), True, ())
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -133,18 +129,19 @@ class Inputs:
         return (self.exactly, *arrays)
 
     def given(
-        self, scalars: Iterable[int], is_ordered: bool, unread: Iterable[int]
+        self, used: Iterable[int], is_ordered: bool, unread: Iterable[int]
     ) -> "Given":
-        """The same for a body that reads only these of the scalars, to which the order
-        of dictionaries matters or not, and which doesn't read some of the arrays."""
-        bits = tuple([(i, bits_of(self.arrays[i])) for i in scalars])
-        looks = self.looks
-        if unread:
-            seen = [*looks]
-            for i in unread:
-                seen[i] = None
-            looks = tuple(seen)
-        return Given(self.statics, looks, bits, self.orders if is_ordered else ())
+        """The same for a body that uses the contents of some of the arrays, to which
+        the order of dictionaries matters or not, and which doesn't read others."""
+        looks, used = [*self.looks], {*used}
+        for i in unread:
+            looks[i] = None
+        bits: list[Any] = []
+        for i, look in enumerate(looks):
+            if look is not None and not look[0] and i not in used:  # it has no shape
+                bits.append((i, bits_of(self.arrays[i])))
+        orders = self.orders if is_ordered else ()
+        return Given(self.statics, tuple(looks), tuple(bits), orders)
 
 
 class Given(NamedTuple):
@@ -154,8 +151,13 @@ class Given(NamedTuple):
     looks: tuple[Any, ...]
     """Of arrays; None for one that makes no difference."""
     bits: tuple[Any, ...]
-    """Of scalars, by position; None for an array in the place of a number."""
+    """Of numbers, by position; None for an array that could be one: for JAX, both are
+    the same."""
     orders: tuple[Any, ...]
+    settings: tuple[Any, ...] = ()
+    """The configuration of JAX, if the value is kept."""
+    uses: Any = None
+    """And what the body used (`Uses`)."""
 
 
 def bits_of(number: Any) -> Any:
@@ -178,8 +180,6 @@ def inputs_of(obj: Any) -> Inputs | None:
     statics: list[Any] = []
     arrays: list[Any] = []
     looks: list[Any] = []
-    places: list[int] = []
-    numbers: list[Any] = []
     orders: list[Any] = []
     seen: dict[int, int] = {}
     around: set[int] = set()
@@ -200,10 +200,8 @@ def inputs_of(obj: Any) -> Inputs | None:
         elif cls is not ArrayImpl and is_ref(thing):
             return None
         elif cls is ArrayImpl or is_array(thing):
-            places.append(len(statics))
-            statics.append(_ARRAY)
+            statics.append(ARRAY)
             if cls in NUMBERS:
-                numbers.append((len(arrays), cls))
                 looks.append(aval_of_number(thing))
             elif isinstance(thing, np.ndarray):
                 writable.add(len(arrays))
@@ -254,15 +252,13 @@ def inputs_of(obj: Any) -> Inputs | None:
         arrays,
         tuple(looks),
         tuple(statics),
-        tuple(places),
-        tuple(numbers),
         tuple(orders),
         frozenset(writable),
-        frozenset(in_keys - {i for i, _ in numbers}),
+        frozenset(i for i in in_keys if type(arrays[i]) not in NUMBERS),
     )
 
 
-_ARRAY: Any = object()
+ARRAY: Any = object()
 """Among the static parts: the place of an array."""
 
 
@@ -310,10 +306,8 @@ def _may_be_a_key(thing: Any) -> bool:
 def _note_supplied(thing: Any) -> None:
     """A user may have put a value into the `__dict__` of an object: from now on, one is
     looked for."""
-    cls = type(thing)
-    fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
-    for name in fields.keys() & names_of(cls):
-        source: Any = inspect.getattr_static(cls, name)
+    for name in attributes(thing).keys() & names_of(type(thing)):
+        source: Any = inspect.getattr_static(type(thing), name)
         if hasattr(source, "note_supplied"):
             source.note_supplied()
 
@@ -451,7 +445,7 @@ def take_apart(thing: Any) -> Taken:
 
 def _take_apart_object(thing: Any) -> Taken:
     cls = type(thing)
-    fields = instance_dict(thing, "__dict__") if cls.__dictoffset__ else {}
+    fields = attributes(thing)
     derived = derived_names(cls)
     supplied = {*names_of(cls)}  # by the user, in the `__dict__`
     names = sorted(fields.keys() - derived - supplied - _ADDED_BY_EQUINOX)
@@ -461,10 +455,9 @@ def _take_apart_object(thing: Any) -> Taken:
 
     def rebuild(parts: list[Any]) -> Any:
         new = object.__new__(cls)
-        if cls.__dictoffset__:
-            now = {**fields, **dict(zip(names, parts, strict=False))}
-            kept = {name: x for name, x in now.items() if name not in derived}
-            instance_dict(new, "__dict__").update(kept)
+        now = {**fields, **dict(zip(names, parts, strict=False))}
+        kept = {name: x for name, x in now.items() if name not in derived}
+        attributes(new).update(kept)
         for name, part in zip(slots, parts[len(names) :], strict=True):
             if part is not UNSET:
                 object.__setattr__(new, name, part)
@@ -506,19 +499,16 @@ class Copy:
         self.statics = 0
         """How many static parts there are."""
         self._order = order
-        self._copies: dict[int, Any] = {}
+        self._copies: dict[int, tuple[Any, Held]] = {}
         self._around: set[int] = set()
         self._arrays_seen = 0
         self._place = 0
-        self._held = Held()
-        """What is in the field that is being copied."""
-        self._held_by: dict[int, Held] = {}
-        """By things that are not watched: what is in them."""
-        self.read = self._held
+        self.read = Held()
         """What was read since."""
         self.originals: dict[int, tuple[Any, Any]] = {}
         """The objects in it, by id, with what they are copies of."""
-        self.obj = self._copy(obj)
+        self.obj, held = self._copy(obj)
+        self.read.add(held)
 
     def is_copy(self, thing: Any) -> bool:
         found = self.originals.get(id(thing))
@@ -528,30 +518,32 @@ class Copy:
         """What `thing` is a copy of; itself if it isn't one."""
         return self.originals[id(thing)][1] if self.is_copy(thing) else thing
 
-    def _copy(self, thing: Any) -> Any:
+    def _copy(self, thing: Any) -> tuple[Any, Held]:
+        """A copy of a part, and what is read with the field that the part is in."""
+        held = Held()
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
-            self._held.positions.add(self._place)
+            held.positions.add(self._place)
             self._place += 1
-            return next(self._arrays)
+            return next(self._arrays), held
         if is_whole(thing):
             self.statics += type(thing).__module__ != _NNX_NOTES
             if self._instead is not None and self._instead[0] == self.statics - 1:
-                return self._instead[1]
-            return thing
+                return self._instead[1], held
+            return thing, held
         if id(thing) in self._copies and not is_rebuilt(thing):
-            self._held.add(self._held_by.get(id(thing), Held()))
             return self._copies[id(thing)]
         if id(thing) in self._around:
             raise CannotRebuildError
         taken = take_apart(thing)
         self._around.add(id(thing))
         before = self._arrays_seen
-        outer, held = self._held, [Held() for _ in taken.parts]
         parts: list[Any] = []
-        for part, self._held in zip(taken.parts, held, strict=True):
-            parts.append(self._copy(part))
-        self._held = outer
+        inside: list[Held] = []
+        for part in taken.parts:
+            copy, its = self._copy(part)
+            parts.append(copy)
+            inside.append(its)
         self._around.discard(id(thing))
         new = thing
         has_arrays = self._arrays_seen > before
@@ -569,17 +561,15 @@ class Copy:
                 new = {key: new[key] for key in self._order([*new])}
             has_fields = type(thing).__dictoffset__ != 0
             if self._notes_reads and has_fields and not isinstance(thing, _CONTAINERS):
-                fields = dict(zip(taken.names, held, strict=True))
+                fields = dict(zip(taken.names, inside, strict=True))
                 is_watched = watch(new, fields, self.read)
             self.originals[id(new)] = (new, thing)
-        self._copies[id(thing)] = new
         if not is_watched:  # to read the field that it is in is to read all of it
-            inside = self._held_by[id(thing)] = Held()
-            inside.has_dictionary = type(thing) is dict and len(thing) > 1
-            for each in held:
-                inside.add(each)
-            self._held.add(inside)
-        return new
+            held.has_dictionary = type(thing) is dict and len(thing) > 1
+            for each in inside:
+                held.add(each)
+        self._copies[id(thing)] = new, held
+        return new, held
 
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
         """Whether a copy is needed. What has no arrays in it is shared, because a body

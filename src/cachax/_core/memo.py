@@ -27,8 +27,8 @@ from .._errors import (
 from .fields import (
     WEAK,
     all_parts,
+    attributes,
     has_nothing,
-    instance_dict,
     plain_leaves,
     reached,
 )
@@ -245,9 +245,8 @@ class Memo(weakref.ref[Any]):
         """What was supplied for `obj`, if its fields are the same still: properties may
         have been assigned, or the configuration of JAX is different."""
         if before.supplied and (is_same or before.supplied_for == self._identity()):
-            fields = instance_dict(obj, "__dict__") if type(obj).__dictoffset__ else ()
             for key, value in before.supplied.items():
-                if key.attrname not in fields:
+                if key.attrname not in attributes(obj):
                     self.supply(key, before.get(key, value))
 
     def _identity(self) -> Any:
@@ -368,8 +367,13 @@ def preset_keys(obj: Any) -> list[Key]:
 def supplied_on(obj: Any) -> set[Any]:
     """The keys of what was supplied by `preset`, and the names of what is in its
     `__dict__`."""
-    fields = instance_dict(obj, "__dict__") if type(obj).__dictoffset__ else {}
-    return {*memo_of(obj).supplied, *fields.keys() & names_of(type(obj))}
+    stored = attributes(obj).keys() & names_of(type(obj))
+    return {*memo_of(obj).supplied, *stored}
+
+
+def has_supplied(obj: Any) -> bool:
+    """Whether there is such a value. (A body may have put it there, too.)"""
+    return can_have_values(obj) and bool(supplied_on(obj))
 
 
 def contents_of_object(obj: Any) -> Contents:
@@ -413,6 +417,11 @@ def may_have_values(cls: type) -> bool:
     """Whether `cls` has sources of values, or cached functions are called on its
     objects."""
     return bool(names_of(cls)) or cls in _subjects
+
+
+def can_have_values(obj: Any) -> bool:
+    """The same for an object, which has to have a memo for them."""
+    return may_have_values(type(obj)) and type(obj).__weakrefoffset__ != 0
 
 
 def becomes_subject(cls: type) -> bool:

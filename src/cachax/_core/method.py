@@ -9,9 +9,9 @@ import jax
 
 from .._errors import UnhashableArgumentError, not_a_method, plain_name
 from .arguments import NotKeptError, Place
-from .calls import ARRAYS, Calls
+from .calls import Calls
 from .computed import CallKey
-from .fields import walk
+from .fields import ARRAYS, walk
 from .memo import Source, declare, memo_of
 from .values import is_hashable
 

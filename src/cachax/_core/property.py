@@ -140,7 +140,10 @@ class cached_property(Computed, Source, Generic[T_co]):
         try:
             instance.__dict__[self.attrname] = value
         except AttributeError:
-            raise self._no_dict(instance) from None
+            raise AttributeError(
+                f"{type(instance).__name__!r} object attribute {self.attrname!r} is "
+                "read-only"
+            ) from None
 
     def __delete__(self, instance: Any) -> None:
         if self.peek(instance, MISSING) is MISSING:
@@ -178,8 +181,3 @@ class cached_property(Computed, Source, Generic[T_co]):
             return False
         self.note_supplied()
         return True
-
-    def _no_dict(self, obj: object) -> AttributeError:
-        return AttributeError(
-            f"{type(obj).__name__!r} object attribute {self.attrname!r} is read-only"
-        )

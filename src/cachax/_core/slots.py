@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from jax.tree_util import PyTreeDef
 
-from .memo import may_have_values
+from .memo import can_have_values
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,15 @@ def layout_of(tree: Any) -> Layout | None:
     """Where the objects are in trees like this one; None if there are none."""
 
     def is_object(x: Any) -> bool:
-        return x is not tree and _has_keys(x)
+        return x is not tree and can_have_values(x)
 
     leaves, prefix = jax.tree.flatten(tree, is_leaf=is_object)
-    places = tuple(i for i, x in enumerate(leaves) if _has_keys(x) and is_pytree(x))
+    places = tuple(
+        i for i, x in enumerate(leaves) if can_have_values(x) and is_pytree(x)
+    )
     if not places:
         return None
     return Layout(prefix, places, tuple(layout_of(leaves[i]) for i in places))
-
-
-def _has_keys(x: object) -> bool:
-    cls = type(x)
-    return may_have_values(cls) and cls.__weakrefoffset__ != 0
 
 
 def is_pytree(x: object) -> bool:

@@ -18,7 +18,6 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from .._compat import (
     CONCRETE,
@@ -33,7 +32,7 @@ from .._compat import (
     without_unused,
 )
 from .dependence import Dependence
-from .fields import instance_dict, walk, walk_fields
+from .fields import ARRAYS, attributes, walk, walk_fields
 from .inputs import (
     NUMBERS,
     CannotRebuildError,
@@ -46,15 +45,21 @@ from .inputs import (
     is_rebuilt,
 )
 from .levels import traces_in
-from .memo import keys_of, may_have_values, memo_of
+from .memo import (
+    can_have_values,
+    has_supplied,
+    keys_of,
+    may_have_values,
+    memo_of,
+)
 from .recent import Recent
 from .sources import names_of
 from .spread import are_spread
 from .structure import flatten, survives
+from .values import has_hidden_arrays
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 _COMPILED = (jax.stages.Compiled, jax.stages.Lowered)
-_ARRAYS = (jax.Array, Tracer, np.ndarray)
 _DEEPEST = 10
 """Bodies that run inside each other and are looked at. Each takes some 15 Python
 frames, of which there are 1,000."""
@@ -68,9 +73,6 @@ class Uses(NamedTuple):
     positions: tuple[int, ...]
     """The arrays it used. Of the others only the shape, dtype and weak type count, if
     the body read the field that they are in."""
-    numbers: tuple[int, ...]
-    """The other scalars that the body read: Python numbers, or arrays for which there
-    could be one."""
     is_ordered: bool
     """Whether the order of dictionaries may matter."""
     unread: tuple[int, ...] = ()
@@ -92,32 +94,19 @@ class Uses(NamedTuple):
         """Those that it used."""
         return [inputs.arrays[i] for i in self.positions]
 
-    def given(self, inputs: Inputs) -> Given:
-        """The rest."""
-        return inputs.given(*self.kind)
-
     @property
     def kind(self) -> "Kind":
-        """Which parts count, except the contents of arrays."""
-        return self.numbers, self.is_ordered, self.unread
+        """Which parts count."""
+        return self.positions, self.is_ordered, self.unread
 
-    def statics(self, inputs: Inputs) -> "Statics":
-        """The rest, and the configuration of JAX."""
-        return Statics(*self.given(inputs), settings(), self)
+    def statics(self, inputs: Inputs) -> Given:
+        """The rest: what distinguishes values that came from the same arrays."""
+        given = inputs.given(*self.kind)
+        return given._replace(settings=settings(), uses=self)
 
 
 Kind = tuple[tuple[int, ...], bool, tuple[int, ...]]
-
-
-class Statics(NamedTuple):
-    """What distinguishes values that came from the same arrays."""
-
-    statics: tuple[Any, ...]
-    looks: tuple[Any, ...]
-    bits: tuple[Any, ...]
-    orders: tuple[Any, ...]
-    settings: tuple[Any, ...]
-    uses: Uses
+_is_ordered = operator.itemgetter(1)
 
 
 def _uses(
@@ -128,13 +117,11 @@ def _uses(
     is_host: bool = False,
     reads: Iterable[Any] = (),
 ) -> Uses:
-    numbers = {i for i, _ in inputs.numbers}
-    positions = tuple(sorted({*used} - numbers))
+    positions = tuple(sorted({*used} - inputs.numbers))
     read = {*used, *read}
-    scalars = tuple(sorted(read.intersection(inputs.scalars) - {*positions}))
     is_ordered = is_ordered and bool(inputs.orders)
     unread = tuple([i for i in range(len(inputs.arrays)) if i not in read])
-    return Uses(positions, scalars, is_ordered, unread, is_host, tuple(reads))
+    return Uses(positions, is_ordered, unread, is_host, tuple(reads))
 
 
 def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
@@ -149,7 +136,7 @@ class Learned:
     def __init__(self) -> None:
         self._uses: dict[Any, Uses] = Recent()
         self._kinds: dict[Any, dict[Kind, None]] = Recent()
-        """What was read, by the static parts."""
+        """What was used and read, by the static parts."""
         self._varying: dict[Any, bool] = Recent()
         """Where it depends on the contents of arrays, likewise; and whether a run of
         the body can be followed."""
@@ -157,32 +144,35 @@ class Learned:
         """All that the body has read, of whatever object."""
 
     def get(self, inputs: Inputs) -> Uses | None:
-        is_varying = self._varying.get((inputs.statics, inputs.writable, settings()))
+        now = settings()
+        is_varying = self._varying.get((inputs.statics, inputs.writable, now))
         if is_varying is not None:
             reads = [(key, False) for key in self.keys_read]  # now it may be any
             return everything(inputs, reads=reads)._replace(is_varying=is_varying)
-        kinds = self._kinds.get(inputs.statics)
-        now = settings() if kinds else ()
-        for kind in [*(kinds or ())]:
+        for kind in self.kinds(inputs):
             uses = self._uses.get((kind, inputs.given(*kind), now))
             if uses is not None and NUMBERS.isdisjoint(map(type, uses.arrays(inputs))):
                 return uses
         return None
 
+    def kinds(self, inputs: Inputs) -> list[Kind]:
+        """What the body has used and read of objects with these static parts. First
+        those to which the order of dictionaries doesn't matter."""
+        return sorted([*self._kinds.get(inputs.statics, ())], key=_is_ordered)
+
     def put(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read |= {key: None for key, _ in uses.reads}
+        kind = uses.kind
+        kinds = self._kinds.setdefault(inputs.statics, Recent())
+        kinds[kind] = None
         place = (inputs.statics, inputs.writable, settings())
         if uses.is_varying:
+            kinds[everything(inputs).kind] = None  # of a run that is not followed
             self._varying.setdefault(place, True)
             return
         if place in self._varying and uses.is_host:  # it could not be followed
             self._varying[place] = False
             return
-        kind = uses.kind
-        kinds = self._kinds.setdefault(inputs.statics, {})
-        kinds[kind] = None
-        if not uses.is_ordered:  # which is better to know
-            kinds.pop((uses.numbers, True, uses.unread), None)
         self._uses[kind, inputs.given(*kind), settings()] = uses
 
 
@@ -222,19 +212,16 @@ def _compute_followed(
 ) -> tuple[Any, Uses | None]:
     """Run a body on a copy of its object, and see what it uses."""
     trace = Dependence()
-    is_too_deep = False
-    run: _Run | None = None
+    run = failure = None
     value: Any
     uses: Uses | None
     try:
         run = _follow(trace, body, obj, inputs, inputs.arrays)
-    except RecursionError:
-        is_too_deep = True
-    except Exception:  # whatever it raises: it is run again as it is, and shows it
-        pass
+    except Exception as error:  # whatever it is: the body is run again, and shows it
+        failure = type(error)
     finally:
         trace.end()
-    if is_too_deep:
+    if failure is RecursionError:
         with _reading.paused():  # or every level inside would be tried twice
             return body(obj), everything(inputs, reads=all_reads(obj))
     if run is None:
@@ -272,7 +259,7 @@ def _follow(
     only_known: bool = False,
 ) -> _Run:
     """Run a body with these arrays in its object."""
-    numbers = {i for i, _ in inputs.numbers}.difference(traced_numbers)
+    numbers = inputs.numbers.difference(traced_numbers)
     concrete = numbers | inputs.writable | inputs.in_keys  # numpy computes differently
     arrays = [
         inputs.arrays[i] if i in concrete else trace.tracer(x, (i,))
@@ -291,20 +278,18 @@ def _follow(
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
-    read = copy.read.positions | reading.positions
+    read = copy.read.positions
     if trace.has_closures:
         read = {*range(len(inputs.arrays))}
+    parts = [x for x in leaves if copy.is_copy(x)]  # of the object, in the value
+    for its in filter(None, map(inputs_of, parts)):
+        read |= _places(arrays, its, ())
     # What of numpy's arrays is used is not known, nor what depends on it.
     is_known = read.isdisjoint(inputs.writable | inputs.in_keys)
-    parts = [x for x in leaves if copy.is_copy(x)]  # of the object, in the value
     if uses is not None and is_known and all(map(is_rebuilt, parts)):
-        is_ordered = copy.read.has_dictionary or reading.is_ordered or bool(parts)
-        for its in filter(None, map(inputs_of, parts)):
-            read |= _places(arrays, its, ())
-        is_ordered |= trace.has_closures
+        is_ordered = copy.read.has_dictionary or trace.has_closures or bool(parts)
         used = trace.inputs_of([*leaves, *walk_fields(parts)])
-        used |= trace.reported | trace.seen
-        used |= reading.not_followed
+        used |= trace.seen | reading.not_followed
         is_host = trace.looked_at or bool(reading.not_followed)
         uses = _uses(inputs, used, read, is_ordered, is_host, reads)
         uses = uses._replace(is_varying=is_host)
@@ -317,20 +302,9 @@ def _copy(obj: Any, arrays: list[Any]) -> Copy:
     original."""
     copy = Copy(obj, arrays, notes_reads=True)
     for new, _ in copy.originals.values():
-        if type(new).__dictoffset__:
-            fields = instance_dict(new, "__dict__")
-            for name in names_of(type(new)):
-                fields.pop(name, None)
+        for name in names_of(type(new)):
+            attributes(new).pop(name, None)
     return copy
-
-
-def has_supplied(obj: Any) -> bool:
-    """Whether the user put a value there, or a body did."""
-    if not may_have_values(type(obj)) or not type(obj).__weakrefoffset__:
-        return False
-    fields = instance_dict(obj, "__dict__") if type(obj).__dictoffset__ else ()
-    names = names_of(type(obj))
-    return bool(memo_of(obj).supplied) or any(name in fields for name in names)
 
 
 def all_reads(obj: Any) -> dict[Any, None]:
@@ -401,8 +375,7 @@ def compute_part(body: Body, obj: Any, inputs: Inputs, uses: Uses) -> Any:
 
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
     """Which leaves of the value depend on Python numbers that `jit` would trace."""
-    numbers = {i for i, _ in inputs.numbers}
-    traced = _trace(body, obj, inputs, traced_numbers=numbers)
+    traced = _trace(body, obj, inputs, traced_numbers=inputs.numbers)
     return () if traced is None else tuple(x is None for x in traced.statics)
 
 
@@ -410,7 +383,7 @@ def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:
     """Whether a body does the same if the Python numbers and numpy arrays of `obj` are
     traced: it returns none of them, and computes nothing from them alone. (Python and
     numpy have other rules than JAX: `2**40`, the sum of many small integers.)"""
-    others = {i for i, _ in inputs.numbers} | inputs.writable
+    others = inputs.numbers | inputs.writable
     outside = _inlined(body, obj, inputs, others)
     inside = _inlined(body, obj, inputs, frozenset())
     return outside is not None and outside == inside
@@ -435,7 +408,7 @@ def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> A
         arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
         copy = _copy(obj, arrays)
         for new, _ in copy.originals.values():
-            if may_have_values(type(new)) and type(new).__weakrefoffset__:
+            if can_have_values(new):
                 memo_of(new).provider = functools.partial(run_body, new)
         leaves, structure = flatten(body(copy.obj))
         if not all(isinstance(x, jax.Array) for x in leaves):
@@ -533,7 +506,7 @@ def _may_hide(value: Any) -> bool:
         or "<locals>" in type(part).__qualname__
         or isinstance(part, jax.tree_util.PyTreeDef)
         for part in walk(value)
-        if not isinstance(part, _ARRAYS)
+        if not isinstance(part, ARRAYS)
     )
 
 
@@ -572,16 +545,14 @@ class Reading:
         only_known: bool,
     ) -> None:
         self.copy: Any = copy
+        self.read = copy.read
+        """What is read, by the bodies of these values too."""
         self._arrays = arrays
         self.only_known = only_known
         """Whether nothing may be computed."""
         self._obj = obj
         self._trace: Any = trace
         self.reads: dict[Any, None] = {}
-        self.positions: set[int] = set()
-        """The arrays and numbers that the bodies of these values have read."""
-        self.is_ordered = False
-        """Whether the order of dictionaries may matter for one of them."""
         self.not_followed: set[int] = set()
         """Those that count as used, because a value of the host, or one with hidden
         arrays, depends on them."""
@@ -621,8 +592,8 @@ class Reading:
             self.is_shareable = False
             return self._as_inputs(value, ())
         read = _places(self._arrays, inputs, uses.unread)
-        self.positions |= read
-        self.is_ordered |= uses.is_ordered
+        self.read.positions |= read
+        self.read.has_dictionary |= uses.is_ordered
         if uses.is_host or not _is_visible(value):
             self.not_followed |= read
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
@@ -653,13 +624,10 @@ def _places(mine: Sequence[Any], inputs: Inputs, unread: Iterable[int]) -> set[i
 
 def _is_visible(value: Any) -> bool:
     """Whether JAX sees all arrays in a value, and can rebuild it."""
+    if has_hidden_arrays(value) or any(map(has_supplied, walk(value))):
+        return False
     leaves, structure = flatten(value)
-    visible = {*map(id, leaves)}
-    has_hidden = any(
-        (isinstance(x, _ARRAYS) and id(x) not in visible) or has_supplied(x)
-        for x in walk(value)
-    )
-    return not has_hidden and survives(value, structure, leaves)
+    return survives(value, structure, leaves)
 
 
 class _Stack(threading.local):
@@ -693,8 +661,8 @@ def note_parts(obj: Any) -> None:
     what of these is read is not known."""
     for reading in _reading.stack:
         if any(map(reading.copy.is_copy, walk_fields(obj))):
-            reading.positions.update(range(len(reading._arrays)))
-            reading.is_ordered = True
+            reading.read.positions.update(range(len(reading._arrays)))
+            reading.read.has_dictionary = True
 
 
 def is_deep() -> bool:

@@ -19,12 +19,11 @@ import numpy as np
 
 from .._compat import CONCRETE, Tracer, at_trace, share_memory
 from .._errors import UnhashableValueError
-from .fields import all_parts, is_open, may_change, walk, walk_fields
+from .fields import ARRAYS, all_parts, is_open, may_change, walk, walk_fields
 from .inputs import NUMBERS, Same, bits_of, identity_of
 from .structure import Structure, flatten, survives
 
 NUMPY = (np.ndarray, np.generic)
-_ARRAYS = (jax.Array, Tracer, np.ndarray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def template_of(value: Any, own: Sequence[Any]) -> Template | None:
     leaves, structure = flatten(value)
     if any(id(part) in numbers for part in _hidden_in(value, leaves)):
         return None
-    if any(may_change(x) for x in leaves if not isinstance(x, _ARRAYS)):
+    if any(may_change(x) for x in leaves if not isinstance(x, ARRAYS)):
         return None
     if not survives(value, structure, leaves):
         return None
@@ -172,7 +171,7 @@ def pack(
 def has_hidden_arrays(value: Any) -> bool:
     """Whether there are arrays in a value where JAX doesn't see them."""
     hidden = _hidden_in(value, flatten(value)[0])
-    return any(isinstance(part, _ARRAYS) for part in hidden)
+    return any(isinstance(part, ARRAYS) for part in hidden)
 
 
 def _hidden_in(value: Any, leaves: list[Any]) -> Iterator[Any]:

@@ -230,8 +230,8 @@ class Demand:
         uses: Uses = record.uses
         places: Any = mapped.places
         positions = tuple([places[i] for i in uses.positions])
-        numbers = [places[i] for i in uses.numbers]
-        others = {i for i, _ in inputs.numbers} | inputs.writable
+        numbers = [places[i] for i, _ in record.statics.bits]
+        others = inputs.numbers | inputs.writable
         holders = tuple([x for i, x in enumerate(places) if i not in others])
         if None in positions or None in holders or not holders:
             return None

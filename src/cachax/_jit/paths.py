@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from .._compat import base_of
 from .._core.fields import is_opaque, slot_value, slots_of
 from .._core.inputs import (
+    ARRAY,
     NUMBERS,
     Copy,
     Fields,
@@ -103,7 +104,8 @@ class Map:
 
 
 def _fields(inputs: Inputs) -> tuple[Any, ...]:
-    return (*(x for x in inputs.statics if type(x) is Fields), *inputs.places)
+    places = (i for i, x in enumerate(inputs.statics) if x is ARRAY)
+    return (*(x for x in inputs.statics if type(x) is Fields), *places)
 
 
 def map_of(obj: Any, start: int) -> Map | None:
@@ -116,7 +118,7 @@ def map_of(obj: Any, start: int) -> Map | None:
     inputs = inputs_of(obj)
     if inputs is None:
         return None
-    numbers = {i for i, _ in inputs.numbers}
+    numbers = inputs.numbers
     arrays = [x if i in numbers else object() for i, x in enumerate(inputs.arrays)]
     try:
         count, leaves, structure = _flattened(obj, arrays)

@@ -19,9 +19,9 @@ from .._core.computed import Computed, Noted, Table, table_of
 from .._core.fields import walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
-from .._core.memo import memo_of, preset_keys
+from .._core.memo import has_supplied, memo_of, preset_keys
 from .._core.structure import Structure, survives
-from .._core.uses import Uses, has_supplied
+from .._core.uses import Uses
 from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
 from .demand import objects_in
 from .paths import Reader, joined
@@ -73,7 +73,7 @@ class Brought:
                 return None
             inputs = _with_numbers(self.inputs, numbers)
             self.key.learned.put(inputs, self.uses)
-            statics = statics._replace(bits=self.uses.given(inputs).bits)
+            statics = statics._replace(bits=self.uses.statics(inputs).bits)
         template = self.packed.template(arrays, self.is_shared)
         contents = contents if self.uses.positions else ()
         record = index.Record(self.key, contents, statics, template)
@@ -314,10 +314,8 @@ def _as_rebuilt(obj: Any) -> Inputs | None:
 
 def _outside(uses: Uses, traced: Container[int]) -> Uses:
     """The same for an object outside, where what is traced are Python numbers."""
-    numbers = {i for i in uses.positions if i in traced}
-    positions = tuple(i for i in uses.positions if i not in numbers)
-    read = tuple(sorted(numbers.union(uses.numbers)))
-    return uses._replace(positions=positions, numbers=read)
+    positions = tuple(i for i in uses.positions if i not in traced)
+    return uses._replace(positions=positions)
 
 
 def _with_numbers(inputs: Inputs, numbers: dict[int, Any]) -> Inputs:
@@ -325,8 +323,7 @@ def _with_numbers(inputs: Inputs, numbers: dict[int, Any]) -> Inputs:
     arrays = [x if type(x) in NUMBERS else None for x in inputs.arrays]
     for i, number in numbers.items():
         arrays[i] = number
-    kinds = ((i, type(x)) for i, x in enumerate(arrays) if x is not None)
-    return replace(inputs, arrays=arrays, numbers=tuple(kinds))
+    return replace(inputs, arrays=arrays)
 
 
 def _supplied_for(
