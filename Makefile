@@ -28,7 +28,7 @@ demo: $(NEWEST)/.ready  ## compare every known approach to caching: a table and 
 bench: $(NEWEST)/.ready  ## what cachax costs, compared with passing values by hand; BENCH=--quick
 	$(NEWEST)/bin/python benchmarks --json bench.json $(BENCH)
 
-fuzz: $(NEWEST)/.ready  ## random programs, with cachax and without; FUZZ=, SEED=, FUZZ_ARGS=--disturbed
+fuzz: $(NEWEST)/.ready  ## random programs, with cachax and without; FUZZ=, SEED=, FUZZ_ARGS=--bodies
 	PYTHONPATH=tests $(NEWEST)/bin/python -m fuzz -n $(FUZZ) --seed $(SEED) $(FUZZ_ARGS)
 
 docs: $(NEWEST)/.ready  ## the site, in docs/_build; a warning or a dead link is an error

@@ -10,6 +10,7 @@ import pytest
 
 import cachax
 
+from fuzz import bodies
 from fuzz.machine import OPS, Machine, Profile
 from fuzz.programs import (
     ALIKE,
@@ -34,6 +35,12 @@ def worlds() -> Worlds:
 def test_cachax_agrees_with_plain_properties(seed: int, worlds: Worlds) -> None:
     failure = failure_of(Program.draw(seed), worlds)
     assert failure is None, str(shrunk(failure, worlds))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cachax_agrees_with_plain_properties_of_random_bodies(seed: int) -> None:
+    failure = bodies.failure_of(seed)
+    assert failure is None, failure
 
 
 @pytest.mark.parametrize("seed", range(100_000, 100_003))
@@ -79,6 +86,27 @@ def test_it_finds_a_stale_value(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(cachax, "cached_property", stale)
     assert any("is not" in message for message in messages(range(ALIKE, 2 * ALIKE)))
+
+
+def test_it_finds_what_a_body_has_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value is kept for the first field alone."""
+
+    def of_one_field(body: Any) -> Any:
+        values: dict[int, Any] = {}
+        kept: list[Any] = []
+
+        @property
+        def read(self: Any) -> Any:
+            if id(self.x) not in values:
+                kept.append(self.x)  # and its id
+                values[id(self.x)] = body(self)
+            return values[id(self.x)]
+
+        return read
+
+    monkeypatch.setattr(cachax, "cached_property", of_one_field)
+    programs = (bodies.Writer(seed).program() for seed in range(10))
+    assert any(map(bodies.difference, programs))
 
 
 def test_it_finds_values_that_are_computed_again(
