@@ -63,7 +63,7 @@ class Value:
     numbers: tuple[int, ...] = ()
     """The Python numbers and static leaves it depends on, likewise."""
     statics: Any = None
-    """What else it depends on."""
+    """What else it depends on, and what of its object it used (`Statics`)."""
     has_static_numbers: bool = False
     """Whether it depends on numbers that are not leaves."""
     inner: tuple[Any, ...] | None = ()
@@ -74,8 +74,6 @@ class Value:
     for others with its arrays."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
-    uses: Any = None
-    """What of its object it used, if it belongs to its arrays."""
     is_fixed: bool = True
     """Whether it stays the same as long as its object does: it can't be written to."""
 
@@ -250,7 +248,6 @@ class Demand:
             has_static_numbers=None in numbers,
             inner=inner,
             holders=() if positions else holders,
-            uses=uses,
         )
 
     def _note_objects_in(self, ask: Ask) -> None:

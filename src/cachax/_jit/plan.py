@@ -80,7 +80,7 @@ class Need:
             if bits != self._bits:
                 if not self._has_leaves_only:
                     return None
-                numbers = zip(like.uses.numbers, bits, strict=True)
+                numbers = zip(statics.uses.numbers, bits, strict=True)
                 statics = statics._replace(bits=(*numbers,))
         if like.holders:
             records = index.held_by(self._holders(args, kwargs), self.key)

@@ -51,13 +51,13 @@ class Brought:
     is_shared: bool = True
     """Whether all objects have the same one, and not each its own dictionary."""
     statics: Any = None
-    uses: Any = None
-    """What it used."""
-    inputs: Inputs | None = None
-    """Those of its object, without the arrays."""
+    """What else it depends on, and what of its object it used (`Statics`)."""
     traced: dict[int, int] = field(default_factory=dict)
     """Python numbers that the program takes as arrays: their places among the leaves,
-    by position. (They are zeros in `inputs`.)"""
+    by position."""
+    inputs: Inputs | None = None
+    """If there are some: the inputs of its object, without the arrays and with zeros
+    for these numbers."""
 
     def record(
         self, contents: Sequence[index.Contents], parts: tuple[Any, Any]
@@ -65,17 +65,17 @@ class Brought:
         """Given the arrays in the value and the numbers that were traced. None if the
         program took something else for numbers."""
         arrays, given = parts
-        statics = self.statics
-        if self.traced and self.inputs is not None:
+        statics, uses = self.statics, self.statics.uses
+        if self.inputs is not None:
             numbers = dict(zip(self.traced, given, strict=True))
             zeros = self.inputs.arrays
             if any(type(x) is not type(zeros[i]) for i, x in numbers.items()):
                 return None
             inputs = _with_numbers(self.inputs, numbers)
-            self.key.learned.put(inputs, self.uses)
-            statics = statics._replace(bits=self.uses.given(inputs).bits)
+            self.key.learned.put(inputs, uses)
+            statics = statics._replace(bits=uses.given(inputs).bits)
         template = self.packed.template(arrays, self.is_shared)
-        contents = contents if self.uses.positions else ()
+        contents = contents if uses.positions else ()
         record = index.Record(self.key, contents, statics, template)
         packed = replace(self.packed, arrays=tuple(arrays))
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
@@ -133,10 +133,11 @@ class About(int):
             names[name] = each.record
             reader = given if each.is_argument else returned
             leaves = [*map(reader.leaf, each.leaves)]
-            used = joined(leaves) if each.uses.positions else "()"
+            has_used = bool(each.statics.uses.positions)
+            used = joined(leaves) if has_used else "()"
             numbers = joined([*map(reader.leaf, each.traced.values())])
             # A value that used no array stays with any of those of its object.
-            places = [used] if each.uses.positions else [f"({x},)" for x in leaves]
+            places = [used] if has_used else [f"({x},)" for x in leaves]
             is_kept = ""
             if each.is_argument and has_several_devices():
                 is_kept = f"in_place({arrays}, {used}, entry) and "
@@ -285,7 +286,6 @@ def _computed_on(
             leaves=tuple(places[id(x)] for x in holders if id(x) in places),
             is_shared=template.whole is not None,
             statics=uses.statics(outside),
-            uses=uses,
             inputs=outside if traced else None,
             traced=traced,
         )
@@ -369,6 +369,6 @@ def _take_traced(
         memo_of(obj).keep(each.key, value)
         inputs = inputs_of(obj)
         if table is not None and inputs is not None:
-            statics = each.uses.statics(inputs)
+            statics = each.statics.uses.statics(inputs)
             statics = statics._replace(settings=each.statics.settings)
             table.noted.append(Noted(each.key, inputs, statics, value))
