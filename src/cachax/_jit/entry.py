@@ -40,13 +40,13 @@ class Entry:
         arrays must make no difference to what it launches together with others."""
         self.layout = layout_of(tree)
         self.maps: list[Map | None] = []
-        self.spans: list[slice] = []
+        self.spans: list[range] = []
         """For each object, which of the leaves are in it."""
         self.is_open: list[bool] = []
         """Which objects can get fields that are not in their tree structure."""
         if self.layout is not None:
             objects = self.layout.objects(tree)
-            self.spans = self.layout.spans(tree)
+            self.spans = [range(x.start, x.stop) for x in self.layout.spans(tree)]
             pairs = zip(objects, self.spans, strict=True)
             self.maps = [map_of(obj, span.start) for obj, span in pairs]
             self.is_open = [_may_get_fields(type(x)) for x in objects]
