@@ -82,7 +82,8 @@ class Function:
         self.qualname = name_of(fun)
         self.options = Options(fun, options)
         self.transform = transform
-        self._brings = transform is jax.jit or _is_transparent(transform)
+        self.brings = _is_transparent(transform)
+        """Whether values come out with the result."""
         self._keeps_programs = transform is jax.jit or hasattr(
             transform(lambda: None), "lower"
         )
@@ -265,12 +266,11 @@ class Function:
             course.learn(answers, [*demand.asked])
         entry.new_calls += computed
         is_planned = program is entry.plan.program and not (traced or entry.mistaken)
-        if not is_planned or entry.plan.look_up(args, kwargs) is None:
-            is_concrete = not any(isinstance(x, Tracer) for x in leaves)
-            if is_concrete or all(_is_concrete(x, leaves) for x in answers.values()):
-                reliable = program if self._keeps_programs else None
-                plan = entry.note(answers, reliable, traced, call)
-                plan.keep(args, kwargs, values)
+        is_planned = is_planned and entry.plan.look_up(args, kwargs) is not None
+        if not is_planned and all(_is_concrete(x, leaves) for x in answers.values()):
+            reliable = program if self._keeps_programs else None
+            plan = entry.note(answers, reliable, traced, call)
+            plan.keep(args, kwargs, values)
         _pass_on_supplied(program, entry.objects(tree), leaves, out)
         self.took(entry, tree, program.asks)
         return out
@@ -295,17 +295,8 @@ class Function:
         key = (settings(), inside, *looks)
         program: Program | None = entry.programs.get(key)
         if program is None:
-            program = entry.programs[key] = Program(
-                self.fun,
-                self.name,
-                self.options,
-                self.transform,
-                entry,
-                answers,
-                args,
-                self._brings,
-                inside is not None,
-            )
+            program = Program(self, entry, answers, args, inside is not None)
+            entry.programs[key] = program
         values = [x for answer in answers.values() for x in answer.packed.arrays]
         if self.options.donates:
             values = _apart_from(demand.leaves, values)
@@ -395,10 +386,10 @@ def _pass_on_supplied(
 
 
 def _is_concrete(value: Value, leaves: list[Any]) -> bool:
-    """Whether a value is found by concrete arrays, in a call with tracers."""
+    """Whether a value is found by concrete arrays: in a call with tracers too."""
     places = (*value.positions, *value.holders, *value.numbers)
-    used = [leaves[i] for i in places]
-    return not value.by_object and not any(isinstance(x, Tracer) for x in used)
+    used = leaves if value.by_object else [leaves[i] for i in places]
+    return not any(isinstance(x, Tracer) for x in used)
 
 
 @contextmanager

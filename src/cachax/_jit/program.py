@@ -19,7 +19,6 @@ from .._core.slots import layout_of
 from .._errors import LiftError
 from .demand import Answers, Demand, NeedsConcreteNumpy, Retrace, objects_in
 from .entry import Entry
-from .options import Options
 from .plan import signature_of
 from .results import About, bring_out
 
@@ -40,36 +39,27 @@ running = Running()
 
 class Program:
     """A function that takes values, if it needs some, and the arguments of the user's
-    function, compiled.
-
-    `fun` returns the user's function, which is held weakly.
-    """
+    function, compiled. `function` is a `Function`, which has its programs."""
 
     def __init__(
         self,
-        fun: Callable[[], Callable[..., Any]],
-        name: str,
-        options: Options,
-        transform: Callable[..., Any],
+        function: Any,
         entry: Entry,
         answers: Answers,
         args: Any,
-        brings: bool,
         computes_inside: bool = False,
     ) -> None:
+        options, self.fun = entry.options, function.fun
         self.asks = tuple(answers)
         self.forms = tuple(answer.packed.form for answer in answers.values())
         self.computes_inside = computes_inside
         self.returned: dict[Any, list[tuple[int, int, bool]]] = {}
         """Which objects of the result are which of the arguments, and whether they
         still have their fields; for arguments of certain shapes."""
-        self._brings = brings
-        """Whether values come out with the result."""
-        self.fun = fun
+        self._brings = function.brings
         self._static = options.static
         self._layout = entry.layout
-        self._transform = transform
-
+        self._transform = function.transform
         self.takes_values = any(form.holes for form in self.forms)
         weakly = weakref.ref(self)  # a cycle would wait for the garbage collector
 
@@ -85,14 +75,14 @@ class Program:
                 current_trace().invalidate()
                 raise
 
-        run.__name__ = run.__qualname__ = name
-        _sign(run, fun(), self.takes_values)
-        _place(run, fun())
+        run.__name__ = run.__qualname__ = function.name
+        _sign(run, self.fun(), self.takes_values)
+        _place(run, self.fun())
         given = options.of_program(args) if self.takes_values else {**options.given}
-        self._has_tree = brings and "out_shardings" in given
+        self._has_tree = self._brings and "out_shardings" in given
         if self._has_tree:
             given["out_shardings"] = {About(): (given["out_shardings"], UNSPECIFIED)}
-        self.call: Any = transform(run, **given)
+        self.call: Any = self._transform(run, **given)
 
     def bound(self, values: Any) -> Callable[..., Any]:
         """The program as a function of the arguments."""
