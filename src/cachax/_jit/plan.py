@@ -42,14 +42,12 @@ class Need:
         nothing: Any = None
         self.value = replace(value, packed=nothing)  # it would hold its arrays
         reader: Reader = entry.reader(call.tree)
-        leaves = [reader.leaf(i) for i in value.positions]
-        arrays = [reader.array(i, call.leaves) for i in value.positions]
         numbers = [f"bits({reader.leaf(i)})" for i in value.numbers]
         self._static_numpy = entry.static_numpy
         self._owner = reader.function(entry.object(ask[0], call.tree))
-        self._own = reader.function(leaves)
+        self._arrays = reader.function([*map(reader.leaf, self.places)])
+        arrays = [reader.array(i, call.leaves) for i in value.positions]
         self._contents = reader.function([f"{array}._cachax" for array in arrays])
-        self._holders = reader.function([*map(reader.leaf, value.holders)])
         self._read_bits = reader.function(numbers)
         self._bits = self._read_bits(call.args, call.kwargs)
         bits = () if value.by_object else value.statics.bits
@@ -83,7 +81,7 @@ class Need:
                 numbers = zip(statics.uses.numbers, bits, strict=True)
                 statics = statics._replace(bits=(*numbers,))
         if like.holders:
-            records = index.held_by(self._holders(args, kwargs), self.key)
+            records = index.held_by(self._arrays(args, kwargs), self.key)
         else:
             records = index.candidates(self.key, self._contents(args, kwargs))
         for record in records:
@@ -93,8 +91,8 @@ class Need:
             return None
         packed: Any = record.packed
         if packed is None:
-            owner, own = self._owner(args, kwargs), self._own(args, kwargs)
-            return packed_of(record, owner, own, static_numpy)
+            owner, arrays = self._owner(args, kwargs), self._arrays(args, kwargs)
+            return packed_of(record, owner, arrays, static_numpy)
         return packed.get(static_numpy)  # type: ignore[no-any-return]
 
 
