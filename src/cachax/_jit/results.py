@@ -96,28 +96,19 @@ class About(int):
     As numbers, all are equal: `out_shardings` has one too, for its place in the tree.
     """
 
-    follows: Pairs
+    follows: Pairs = ()
     """Pairs of a leaf of the arguments and the leaf of the result that it is."""
-    same: Pairs
+    same: Pairs = ()
     """Pairs of leaves of the result that are the same."""
-    brought: tuple[Brought, ...]
+    brought: tuple[Brought, ...] = ()
     keep: Any = None
     """Keeps it all, given the arguments, the result and the arrays of the values."""
-
-    def __new__(
-        cls, follows: Pairs = (), same: Pairs = (), brought: tuple[Brought, ...] = ()
-    ) -> "About":
-        about = super().__new__(cls)
-        about.follows = follows
-        about.same = same
-        about.brought = brought
-        return about
 
     def prepare(self, entry: Any, args: Any, kwargs: Any, out: Any) -> None:
         """How to find all these leaves is found out once; see `paths.py`."""
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
-        returned = Reader(out, None, ("out",), given.names)
+        returned = Reader((out,), None, ("out",), given.names)
         its_leaves, out_leaves = jax.tree.leaves(tree), jax.tree.leaves(out)
         names: dict[str, Any] = {"put_later": index.put_later, "in_place": _in_place}
         code: dict[bool, list[str]] = {True: [], False: []}
@@ -145,17 +136,16 @@ class About(int):
                 f"{is_kept}put_later({place}, {name}, ({arrays}, {numbers}))"
                 for place in places
             ]
-        follow = [
-            f"hasattr({given.array(i, its_leaves)}, '_cachax') and follow("
-            f"{given.array(i, its_leaves)}, {returned.array(j, out_leaves)})"
-            for i, j in self.follows
-        ]
-        # What follows an argument may be known only now.
-        code_of_all = [*code[True], *follow, *code[False]]
-        for i, j in self.same:
-            one, other = returned.array(i, out_leaves), returned.array(j, out_leaves)
-            code_of_all.append(f"hasattr({one}, '_cachax') and follow({one}, {other})")
-        self.keep = given.function(code_of_all, "out", "arrays", "entry", **names)
+
+        def follow(pairs: Pairs, source: Reader, leaves: list[Any]) -> Iterator[str]:
+            for i, j in pairs:
+                one, other = source.array(i, leaves), returned.array(j, out_leaves)
+                yield f"hasattr({one}, '_cachax') and follow({one}, {other})"
+
+        # What follows an argument may be known only when its values are.
+        steps = [*code[True], *follow(self.follows, given, its_leaves), *code[False]]
+        steps += follow(self.same, returned, out_leaves)
+        self.keep = given.function(steps, "out", "arrays", "entry", **names)
 
     def take(self, result: Any, entry: Any, args: Any, kwargs: Any) -> Any:
         """What the function returned; what came with it is kept."""
@@ -212,7 +202,8 @@ def bring_out(
     leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     origins = [id(table.origin(leaf)) for leaf in leaves]
-    follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
+    about = About()
+    about.follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     found: list[tuple[Brought, Sequence[Any]]] = []
     for number, obj in enumerate(arguments):
         found += _computed_on(obj, number, given, table, True, types)
@@ -220,14 +211,14 @@ def bring_out(
         found += _computed_on(obj, number, leaves, table, False, ())
         if not any(obj is argument.obj for argument in table.arguments):
             found += _supplied_for(obj, number)
-    if not follows and not found and not keep:
+    if not about.follows and not found and not keep:
         return out
-    arrays = [x for _, arrays in found for x in arrays]
-    first = {id(x): i for i, x in reversed([*enumerate(leaves)])}
-    same = tuple((first[id(x)], i) for i, x in enumerate(leaves) if first[id(x)] != i)
-    brought = tuple(brought for brought, _ in found)
-    about = About(follows, same if any(x.leaves for x in brought) else (), brought)
-    return {about: (out, arrays)}
+    about.brought = tuple(brought for brought, _ in found)
+    if any(each.leaves for each in about.brought):
+        first = {id(x): i for i, x in reversed([*enumerate(leaves)])}
+        pairs = [(first[id(x)], i) for i, x in enumerate(leaves)]
+        about.same = tuple((i, j) for i, j in pairs if i != j)
+    return {about: (out, [x for _, arrays in found for x in arrays])}
 
 
 class CannotComeOutError(Exception):
@@ -261,22 +252,21 @@ def _computed_on(
             outside = _with_numbers(inputs, zeros)
         own = uses.arrays(inputs)
         holders = own or (inputs.arrays if is_argument and not traced else [])
-        template = packed = None
-        if holders and all(id(x) in places for x in own):
-            template = None if has_hidden_arrays(value) else template_of(value, own)
-        if template is not None and not any(
-            isinstance(x, NUMPY) for x in template.leaves
+        template = None
+        if holders and uses.is_shareable(inputs) and not has_hidden_arrays(value):
+            template = template_of(value, own)
+        if (
+            template is None
+            or not all(id(x) in places for x in own)
+            or any(isinstance(x, NUMPY) for x in template.leaves)
+            or any(map(has_supplied, walk(value)))  # which would be lost
+            or (is_argument and _has_computed_inside(value, table))
         ):
-            shaped = (template.leaves, template.structure)
-            packed = pack(value, key.of(obj), template=shaped)
-        if is_argument and _has_computed_inside(value, table):
-            raise CannotComeOutError
-        if any(map(has_supplied, walk(value))):  # which would be lost
-            template = None
-        if template is None or packed is None or not uses.is_shareable(inputs):
             if is_argument:
                 raise CannotComeOutError
             continue
+        shaped = (template.leaves, template.structure)
+        packed: Any = pack(value, key.of(obj), template=shaped)
         brought = Brought(
             key,
             replace(packed, arrays=()),  # no tracer goes out of the trace
