@@ -43,7 +43,6 @@ from .demand import (
     Ask,
     Course,
     Demand,
-    NeedsConcreteNumpy,
     Retrace,
     Value,
     call_of,
@@ -249,11 +248,9 @@ class Function:
                 if retrace.demand is not demand:  # the end of a trace further out
                     raise
                 forget_failed_traces(program.call)
+                entry.static_numpy |= demand.static_numpy
                 unstable |= _replaced(answers, retrace.asks)
                 asks = [ask for ask in retrace.asks if call_of(ask) not in unstable]
-            except NeedsConcreteNumpy:
-                entry.static_numpy = True
-                asks = [*answers]
             finally:
                 computed |= demand.computed
                 traced |= demand.was_traced

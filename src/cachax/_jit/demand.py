@@ -98,11 +98,6 @@ class Retrace(BaseException):
         self.asks = asks
 
 
-class NeedsConcreteNumpy(BaseException):
-    """Ends a trace that failed with what numpy computed as an input: the function may
-    need its contents, for a shape or a mask."""
-
-
 class Course:
     """What is used next: an ask, and what comes after it, by the form of the answer.
 
@@ -374,8 +369,9 @@ class Demand:
         if self.asked.keys() - self.answers.keys():
             raise Retrace(self, tuple(self.answers | self.asked))
         has_numpy = any(x.packed.has_numpy for x in self.answers.values())
-        if has_numpy and not self.static_numpy:
-            raise NeedsConcreteNumpy
+        if has_numpy and not self.static_numpy:  # it may need it for a shape or a mask
+            self.static_numpy = True
+            raise Retrace(self, tuple(self.answers))
         self.failed_with = id(error)
 
     def settle(self) -> None:

@@ -17,7 +17,7 @@ from .._core.levels import traces_in
 from .._core.memo import keys_of, memo_of
 from .._core.slots import layout_of
 from .._errors import LiftError
-from .demand import Answers, Demand, NeedsConcreteNumpy, Retrace, objects_in
+from .demand import Answers, Demand, Retrace, objects_in
 from .entry import Entry
 from .plan import signature_of
 from .results import About, bring_out
@@ -70,7 +70,7 @@ class Program:
             values, args = (args[0], args[1:]) if program.takes_values else ((), args)
             try:
                 return program._run(values, args, kwargs)
-            except (Retrace, NeedsConcreteNumpy):
+            except Retrace:
                 # Given up. JAX would keep the arrays that the function closes over.
                 current_trace().invalidate()
                 raise
