@@ -15,8 +15,7 @@ the result (`results.py`).
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -53,7 +52,7 @@ from .inside import UNKNOWN, new_in_call
 from .notes import note_argument
 from .options import Options
 from .plan import Call, signature_of
-from .program import Program, Unprepared, running
+from .program import Program, Unprepared, tracing
 
 _TRIES = 8
 """Traces that bring nothing new, until a function that never uses the same values twice
@@ -241,7 +240,7 @@ class Function:
             demand.unstable = unstable
             answers, program, values = self._program(entry, demand, args)
             try:
-                with _tracing(program, demand):
+                with tracing(program, demand):
                     out = entry.launch(program, values, args, kwargs)
                 break
             except Retrace as retrace:
@@ -318,7 +317,7 @@ class Function:
             if not is_new:
                 return UNKNOWN
             try:
-                with _tracing(program, demand):
+                with tracing(program, demand):
                     out = entry.launch(program, values, call.args, call.kwargs)
             except Retrace as retrace:  # it uses more than calls did until now
                 if retrace.demand is not demand:
@@ -387,17 +386,6 @@ def _is_concrete(value: Value, leaves: list[Any]) -> bool:
     places = (*value.positions, *value.holders, *value.numbers)
     used = leaves if value.by_object else [leaves[i] for i in places]
     return not any(isinstance(x, Tracer) for x in used)
-
-
-@contextmanager
-def _tracing(program: Program, demand: Demand) -> Iterator[None]:
-    """In this context, the program may be traced, for this call."""
-    outer = (running.program, running.demand)
-    running.program, running.demand = program, demand
-    try:
-        yield
-    finally:
-        running.program, running.demand = outer
 
 
 _WORDS_OF_JAX = (

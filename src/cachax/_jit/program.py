@@ -4,7 +4,8 @@ import functools
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -28,13 +29,25 @@ class Unprepared(BaseException):
 
 
 class Running(threading.local):
-    """The call that a program may be traced for in this thread."""
+    """What may be traced in this thread: a program, or a body (`body.py`); and the call
+    that this is for."""
 
-    program: "Program | None" = None
+    program: Any = None
     demand: Demand | None = None
 
 
 running = Running()
+
+
+@contextmanager
+def tracing(program: Any, demand: Demand) -> Iterator[None]:
+    """In this context, the program may be traced, for this call."""
+    outer = (running.program, running.demand)
+    running.program, running.demand = program, demand
+    try:
+        yield
+    finally:
+        running.program, running.demand = outer
 
 
 class Program:
