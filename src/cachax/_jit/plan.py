@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from .._core import index
-from .._core.fields import instance_dict, may_change
+from .._core.fields import instance_dict, is_frozen, may_change
 from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
 from .._core.memo import keys_of
 from .._core.recent import Recent
@@ -239,7 +239,7 @@ def plan_for(
     owners = {slot: entry.object(slot, call.tree) for slot, _ in owned}
     plan.supplied_code = _supplied_code(plan, reader, objects, owners)
     same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
-    same += _fields(plan, entry, reader, objects)
+    same += _fields(plan, reader, objects)
     supplied = (f"supplied_on({owner})" for owner in owners.values())
     now = joined(["settings()", *same, *supplied])
     is_apart = not (plan.by_object and entry.options.donates)
@@ -253,16 +253,16 @@ def plan_for(
         return plan
     arrays = [reader.array(i, call.leaves) for i in plan.positions]
     contents = [f"{array}._cachax" for array in arrays]
-    read = reader.function([*owners.values()])(call.args, call.kwargs)
-    pairs = zip(owners.items(), read, strict=True)
-    in_values = {code: _is_part(slot, obj, answers) for (slot, code), obj in pairs}
-    in_key = [f"contents_of({x})" for x, is_part in in_values.items() if not is_part]
-    parts = [f"{each}.serial" for each in (*contents, *in_key)]
-    is_one = len(parts) == 1
-    contents += [f"contents_of({owner})" for owner in owners.values()]
-    parts += [_bits_code(reader.leaf(i), call.leaves[i]) for i in plan.numbers]
-    parts += [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
-    code = parts[0] if is_one and len(parts) == 1 else joined(parts)
+    serials = [f"{each}.serial" for each in contents]
+    found = reader.function([*owners.values()])(call.args, call.kwargs)
+    for (slot, owner), obj in zip(owners.items(), found, strict=True):
+        contents.append(f"contents_of({owner})")
+        if not _is_part(slot, obj, answers):
+            serials.append(f"{contents[-1]}.serial")
+    others = [_bits_code(reader.leaf(i), call.leaves[i]) for i in plan.numbers]
+    others += [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
+    is_one = len(serials) == 1 and not others
+    code = serials[0] if is_one else joined(serials + others)
     if plan.supplied_code != "False":
         code = f"None if {plan.supplied_code} else {code}"
     plan.key_code = code
@@ -337,17 +337,18 @@ def _supplied_code(
     return " or ".join(code) or "False"
 
 
-def _fields(
-    plan: Plan, entry: Any, reader: Reader, objects: Sequence[Any]
-) -> Iterator[str]:
-    """Expressions for the names of fields, where there may be more of them; and for
-    numbers that are static parts: for JAX, 2 and 2.0 are the same structure."""
+def _fields(plan: Plan, reader: Reader, objects: Sequence[Any]) -> Iterator[str]:
+    """Expressions for the names of fields, where there may be more of them than in the
+    tree structure; and for numbers that are static parts: for JAX, 2 and 2.0 are the
+    same structure."""
     numbered = {x.ask[0] for x in plan.needs if x.value.has_static_numbers}
     for slot in plan.reads:
         obj, code = objects[slot], reader.object(slot)
-        if entry.is_open[slot]:
+        if not type(obj).__dictoffset__:
+            continue
+        if not is_frozen(type(obj)):
             yield f"*{reader.fields(code, obj)}, None"
-        if type(obj).__dictoffset__ and slot in numbered:
+        if slot in numbered:
             for name, part in instance_dict(obj, "__dict__").items():
                 field = reader.field(code, name, obj)
                 if type(part) in NUMBERS:
