@@ -112,9 +112,7 @@ def is_new_code(entry: Any, plan: Plan, new: Iterable[int], call: Call) -> str:
     reader, new = entry.reader(call.tree), [*new]
     arrays = [reader.array(i, call.leaves) for i in new]
     conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
-    if plan.supplied_code != "False":
-        conditions.append(f"not ({plan.supplied_code})")
-    conditions.append("here.trace is concrete")
+    conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
     if has_processes():
         leaves = joined([*map(reader.leaf, new)])
         conditions.append(f"are_global({leaves}) is {entry.is_global}")

@@ -263,9 +263,8 @@ def plan_for(
     others += [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
     is_one = len(serials) == 1 and not others
     code = serials[0] if is_one else joined(serials + others)
-    if plan.supplied_code != "False":
-        code = f"None if {plan.supplied_code} else {code}"
-    plan.key_code = code
+    # (Where that is `False`, Python compiles `code` alone.)
+    code = plan.key_code = f"None if {plan.supplied_code} else {code}"
     plan.contents = reader.function(contents) if contents else nothing
     if code == before.key_code:
         plan.ready, plan.key_of, plan.find = before.ready, before.key_of, before.find
