@@ -32,7 +32,7 @@ from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import tables
 from .._core.inputs import PYTHON_NUMBERS, bits_of
-from .._core.memo import NOT_PROVIDED, keys_of, memo_of, note_entries
+from .._core.memo import note_entries
 from .._core.recent import Recent
 from .._core.spread import are_global
 from .._errors import CachaxError
@@ -45,7 +45,6 @@ from .demand import (
     Retrace,
     Value,
     call_of,
-    objects_in,
 )
 from .entry import Entry
 from .inside import UNKNOWN, new_in_call
@@ -203,9 +202,8 @@ class Function:
 
     def _call_entry(self, entry: Entry, call: Call) -> Any:
         """With values that are known for these arguments, or that are computed."""
-        tree, leaves, args, kwargs = call
-        plan = entry.plan
-        ready = None if entry.mistaken else plan.get(args, kwargs)
+        _, _, args, kwargs = call
+        ready = None if entry.mistaken else entry.plan.get(args, kwargs)
         if ready is None:
             out = self._call_computing_inside(entry, call)
             if out is not UNKNOWN:
@@ -217,14 +215,12 @@ class Function:
             forget_failed_traces(ready.program.call)
             entry.mistaken = True
             return self._call_learning(entry, call)
-        if plan.by_object:
-            _pass_on_supplied(ready.program, entry.objects(tree), leaves, out)
-        self.took(entry, tree, ready.program.asks)
+        self.took(entry, call.tree, ready.program.asks)
         return out
 
     def _call_learning(self, entry: Entry, call: Call) -> Any:
         """With values that are to be computed, or a function to be traced."""
-        tree, leaves, args, kwargs = call
+        _, leaves, args, kwargs = call
         signature = signature_of(leaves)
         course = entry.courses.get(signature) or Course()
         asks: Any = None
@@ -267,8 +263,7 @@ class Function:
             reliable = program if self._keeps_programs else None
             plan = entry.note(answers, reliable, traced, call)
             plan.keep(args, kwargs, values)
-        _pass_on_supplied(program, entry.objects(tree), leaves, out)
-        self.took(entry, tree, program.asks)
+        self.took(entry, call.tree, program.asks)
         return out
 
     def took(self, entry: Entry, tree: Any, asks: Any, is_inside: bool = False) -> None:
@@ -331,10 +326,7 @@ class Function:
                 return UNKNOWN
             finally:
                 demand.settle()
-        objects = entry.objects(call.tree)
-        if program.passes_on(objects):
-            _pass_on_supplied(program, objects, call.leaves, out)
-        elif entry.may_compute_inside:
+        if entry.may_compute_inside:
             entry.note_inside(answers, program, values, new, call)
         self.took(entry, call.tree, program.asks, True)
         return out
@@ -353,32 +345,6 @@ def _apart_from(leaves: Sequence[Any], values: list[Any]) -> list[Any]:
     going to be donated."""
     own = {place for leaf in leaves for place in places_of(leaf)}
     return [x if own.isdisjoint(places_of(x)) else x.copy() for x in values]
-
-
-def _pass_on_supplied(
-    program: Program, objects: list[Any], leaves: list[Any], out: Any
-) -> None:
-    """An object that is returned as it is keeps the values that were assigned. Inside a
-    trace, they are read from the argument."""
-
-    def provider(owner: Any) -> Callable[[Any], Any]:
-        def provide(key: Any) -> Any:
-            return key.read(owner) if key.was_supplied else NOT_PROVIDED
-
-        provide.is_supplied = lambda key: key.is_supplied(owner)  # type: ignore[attr-defined]
-        return provide
-
-    is_traced = any(isinstance(x, Tracer) for x in leaves)
-    for place, slot, is_same in program.returned.get(signature_of(leaves), ()):
-        new, owner = objects_in(out)[place], objects[slot]
-        if is_traced and is_same:
-            memo_of(new).provider = provider(owner)
-            continue
-        keys: Any = keys_of(type(owner)).values()
-        for key in keys:  # an assigned value stays when fields are changed
-            stays = is_same or key.is_in_dict(owner)
-            if stays and key.was_supplied and key.is_supplied(owner):
-                memo_of(new).supply(key, key.peek(owner, None))
 
 
 def _is_concrete(value: Value, leaves: list[Any]) -> bool:

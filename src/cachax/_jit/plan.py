@@ -227,9 +227,8 @@ def plan_for(
     plan, reader = Plan(), entry.reader(call.tree)
     objects = entry.objects(call.tree)
     may_have_more = any(key.was_supplied for _, key in entry.inside_asks)
-    passes_on = program is not None and program.passes_on(objects)
     owned = {ask: value for ask, value in answers.items() if value.by_object}
-    plan.by_object = bool(owned) or may_have_more or passes_on
+    plan.by_object = bool(owned) or may_have_more
     plan.program = None if may_have_more else program
     plan.needs = tuple(Need(ask, x, entry, call) for ask, x in answers.items())
     plan.new_leaves = () if new is None else [*new.leaves]
@@ -249,7 +248,7 @@ def plan_for(
         plan.is_as_then = reader.function(code, then=then)
 
     # What is ready is found by the contents of the arrays, and all that.
-    if may_have_more or passes_on or not all(x.is_fixed for x in owned.values()):
+    if may_have_more or not all(x.is_fixed for x in owned.values()):
         return plan
     arrays = [reader.array(i, call.leaves) for i in plan.positions]
     contents = [f"{array}._cachax" for array in arrays]

@@ -4,7 +4,7 @@ import functools
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,12 +15,11 @@ from .._compat import CONCRETE, UNSPECIFIED, Tracer, current_trace
 from .._core.computed import Argument, Table, tables
 from .._core.inputs import NUMBERS, inputs_of
 from .._core.levels import traces_in
-from .._core.memo import keys_of, memo_of
+from .._core.memo import memo_of
 from .._core.slots import layout_of
 from .._errors import LiftError
-from .demand import Answers, Demand, Retrace, objects_in
+from .demand import Answers, Demand, Retrace
 from .entry import Entry
-from .plan import signature_of
 from .results import About, bring_out
 
 
@@ -66,9 +65,6 @@ class Program:
         self.asks = tuple(answers)
         self.forms = tuple(answer.packed.form for answer in answers.values())
         self.computes_inside = computes_inside
-        self.returned: dict[Any, list[tuple[int, int, bool]]] = {}
-        """Which objects of the result are which of the arguments, and whether they
-        still have their fields; for arguments of certain shapes."""
         self._brings = function.brings
         self._static = options.static
         self._layout = entry.layout
@@ -136,15 +132,8 @@ class Program:
         try:
             out = self.fun()(*args, **kwargs)
             if self._brings:
-                self.returned[signature_of(demand.leaves)] = [
-                    (place, slot, memo_of(copy).provider is not None)
-                    for place, x in enumerate(objects_in(out))
-                    for slot, copy in enumerate(copies)
-                    if x is copy
-                ]
-                arguments = copies if self.computes_inside else []
-                types = [*map(type, demand.leaves)]
-                out = bring_out(out, leaves, table, arguments, types, self._has_tree)
+                types = [*map(type, demand.leaves)] if self.computes_inside else None
+                out = bring_out(out, leaves, table, copies, types, self._has_tree)
             demand.check()
             return out
         except Exception as error:
@@ -152,12 +141,6 @@ class Program:
             raise
         finally:
             tables.running.remove(table)
-
-    def passes_on(self, objects: Sequence[Any]) -> bool:
-        """Whether it returns an argument as it is that may have a supplied value."""
-        slots = {slot for each in self.returned.values() for _, slot, _ in each}
-        keys = (key for x in slots for key in keys_of(type(objects[x])).values())
-        return any(key.was_supplied for key in keys)
 
 
 def _sign(run: Any, fun: Any, takes_values: bool) -> None:

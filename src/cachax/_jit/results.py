@@ -5,7 +5,7 @@ for the old ones follow them. An object that is made inside comes out with the v
 that were computed on it there.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -19,7 +19,7 @@ from .._core.computed import Computed, Noted, Table, table_of
 from .._core.fields import walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
-from .._core.memo import memo_of, preset_keys
+from .._core.memo import NOT_PROVIDED, keys_of, memo_of, preset_keys
 from .._core.structure import Structure, survives
 from .._core.uses import Uses, has_supplied
 from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
@@ -100,6 +100,9 @@ class About(int):
     """Pairs of a leaf of the arguments and the leaf of the result that it is."""
     same: Pairs = ()
     """Pairs of leaves of the result that are the same."""
+    returned: tuple[tuple[int, int, bool], ...] = ()
+    """Objects of the result that are objects of the arguments: the numbers of both, and
+    whether they still have their fields."""
     brought: tuple[Brought, ...] = ()
     keep: Any = None
     """Keeps it all, given the arguments, the result and the arrays of the values."""
@@ -111,6 +114,7 @@ class About(int):
         returned = Reader((out,), None, ("out",), given.names)
         its_leaves, out_leaves = jax.tree.leaves(tree), jax.tree.leaves(out)
         names: dict[str, Any] = {"put_later": index.put_later, "in_place": _in_place}
+        names["pass_on"] = _pass_on_supplied
         code: dict[bool, list[str]] = {True: [], False: []}
         start = 0
         for number, each in enumerate(self.brought):
@@ -145,6 +149,10 @@ class About(int):
         # What follows an argument may be known only when its values are.
         steps = [*code[True], *follow(self.follows, given, its_leaves), *code[False]]
         steps += follow(self.same, returned, out_leaves)
+        owners = [entry.objects(tree)[slot] for _, slot, _ in self.returned]
+        keys = (key for owner in owners for key in keys_of(type(owner)).values())
+        if any(key.was_supplied for key in keys):
+            steps.append(f"pass_on({self.returned}, entry, args, kwargs, out)")
         self.keep = given.function(steps, "out", "arrays", "entry", **names)
 
     def take(self, result: Any, entry: Any, args: Any, kwargs: Any) -> Any:
@@ -153,6 +161,7 @@ class About(int):
         if trace_context.trace is not CONCRETE:
             tree, _ = entry.options.static.take_out(args, kwargs)
             _take_traced(self, out, arrays, jax.tree.leaves(tree))
+            _pass_on_supplied(self.returned, entry, args, kwargs, out)
             return out
         if self.keep is None:
             self.prepare(entry, args, kwargs, out)
@@ -192,12 +201,12 @@ def bring_out(
     given: Sequence[Any],
     table: Table,
     arguments: Sequence[Any],
-    types: Sequence[type],
+    types: Sequence[type] | None,
     keep: bool,
 ) -> Any:
     """The result of a trace with everything that comes out with it; `out` itself if
-    there is nothing. `arguments` are objects whose values were computed inside, and
-    `types` are those of the leaves outside. With `keep`, there is always something.
+    there is nothing. If values of `arguments` were computed inside, `types` are those
+    of the leaves outside. With `keep`, there is always something.
     """
     leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
@@ -205,13 +214,15 @@ def bring_out(
     about = About()
     about.follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     found: list[tuple[Brought, Sequence[Any]]] = []
-    for number, obj in enumerate(arguments):
-        found += _computed_on(obj, number, given, table, True, types)
+    for number, obj in enumerate(arguments if types is not None else ()):
+        found += _computed_on(obj, number, given, table, True, types or ())
     for number, obj in enumerate(objects_in(out)):
         found += _computed_on(obj, number, leaves, table, False, ())
-        if not any(obj is argument.obj for argument in table.arguments):
-            found += _supplied_for(obj, number)
-    if not about.follows and not found and not keep:
+        slots = [slot for slot, argument in enumerate(arguments) if argument is obj]
+        is_same = memo_of(obj).provider is not None
+        about.returned += tuple((number, slot, is_same) for slot in slots)
+        found += () if slots else _supplied_for(obj, number)
+    if not (about.follows or about.returned or found or keep):
         return out
     about.brought = tuple(brought for brought, _ in found)
     if any(each.leaves for each in about.brought):
@@ -333,6 +344,37 @@ def _supplied_for(
             yield Brought(key, empty, False, number, name, True, path), packed.arrays
             for place, inner in enumerate(objects_in(value)):
                 yield from _supplied_for(inner, number, (*path, (key, place)))
+
+
+def _pass_on_supplied(
+    returned: Sequence[tuple[int, int, bool]],
+    entry: Any,
+    args: Any,
+    kwargs: Any,
+    out: Any,
+) -> None:
+    """An object that is returned as it is keeps the values that were assigned. Inside a
+    trace, they are read from the argument."""
+
+    def provider(owner: Any) -> Callable[[Any], Any]:
+        def provide(key: Any) -> Any:
+            return key.read(owner) if key.was_supplied else NOT_PROVIDED
+
+        provide.is_supplied = lambda key: key.is_supplied(owner)  # type: ignore[attr-defined]
+        return provide
+
+    tree, _ = entry.options.static.take_out(args, kwargs)
+    is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
+    for place, slot, is_same in returned:
+        new, owner = objects_in(out)[place], entry.objects(tree)[slot]
+        if is_traced and is_same:
+            memo_of(new).provider = provider(owner)
+            continue
+        keys: Any = keys_of(type(owner)).values()
+        for key in keys:  # an assigned value stays when fields are changed
+            stays = is_same or key.is_in_dict(owner)
+            if stays and key.was_supplied and key.is_supplied(owner):
+                memo_of(new).supply(key, key.peek(owner, None))
 
 
 def _take_traced(
