@@ -108,7 +108,7 @@ class Function:
         self._entries.clear()
         self._without_objects.clear()
         self._likely.clear()
-        self.expected = None
+        self.expected = self._found = None
 
     def find(self, args: Any, kwargs: Any) -> tuple[Entry | None, Any]:
         """What a call takes that is unlike the last one, with its entry; None if its
