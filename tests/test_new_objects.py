@@ -1021,3 +1021,25 @@ def test_values_that_other_values_read_of_an_array_that_is_not_new() -> None:
             for j in range(1 if i < 10 else 3):
                 fun(Around(jnp.ones(3) * j, Pair(x, x)))
         assert counts == {"inner": 1}
+
+
+def test_other_shapes_need_what_numpy_computed() -> None:
+    """A program that computes values inside can't have it as an input then."""
+
+    class Masked(flax.struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def mask(self) -> Any:
+            return np.asarray(self.x) > 0
+
+    @cachax.jit
+    def fun(p: Point, masked: Masked, y: Any) -> Any:
+        if len(y) == 2:
+            return p.double * jnp.where(masked.mask, 1, 0)
+        return p.double * y[: np.sum(masked.mask)]
+
+    masked = Masked(jnp.array([1.0, 0.0, 1.0]))
+    for _ in range(ENOUGH + 2):
+        fun(point(), masked, jnp.ones(2))
+    assert fun(point(3.0), masked, jnp.ones(4)).tolist() == [6, 6]

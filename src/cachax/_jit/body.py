@@ -5,7 +5,6 @@ The jitted function is called as it is, with all its options. Its argument is so
 that turns into the object when JAX rebuilds it in the trace.
 """
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,15 +17,7 @@ from .._core.slots import Layout, layout_of
 from .._errors import StaleValueError
 from .demand import Ask, Demand, Retrace, call_of
 from .plan import signature_of
-
-
-class _Running(threading.local):
-    """The call of a jitted body that is running in this thread."""
-
-    carried: "_Carried | None" = None
-
-
-_running = _Running()
+from .program import running, tracing
 
 
 @jax.tree_util.register_pytree_node_class
@@ -50,8 +41,8 @@ class _Carried:
     @classmethod
     def tree_unflatten(cls, forms: Any, children: Any) -> Any:
         obj, arrays = children
-        call = _running.carried
-        if call is not None and _is_traced(children):
+        call = running.program
+        if type(call) is cls and _is_traced(children):
             call.provide([ask for ask, _ in forms], obj, arrays)
         return obj
 
@@ -86,9 +77,9 @@ def call(jitted: Callable[[Any], Any], learned: dict[Any, Any], obj: Any) -> Any
         demand.unstable = unstable
         demand.gather(iter(learned.get(key, ())))
         carried = _Carried(obj, layout, demand)
-        outer, _running.carried = _running.carried, carried
         try:
-            return jitted(carried)
+            with tracing(carried, demand):
+                return jitted(carried)
         except Retrace as retrace:
             if retrace.demand is not demand:  # the end of a trace further out
                 raise
@@ -107,7 +98,6 @@ def call(jitted: Callable[[Any], Any], learned: dict[Any, Any], obj: Any) -> Any
             # object and nothing else (static, or a sharding for each field).
             return jitted(obj)
         finally:
-            _running.carried = outer
             for table in carried.tables:
                 tables.running.remove(table)
             demand.settle()

@@ -15,8 +15,7 @@ the result (`results.py`).
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -33,7 +32,7 @@ from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import tables
 from .._core.inputs import PYTHON_NUMBERS, bits_of
-from .._core.memo import NOT_PROVIDED, keys_of, memo_of, note_entries
+from .._core.memo import note_entries
 from .._core.recent import Recent
 from .._core.spread import are_global
 from .._errors import CachaxError
@@ -43,18 +42,16 @@ from .demand import (
     Ask,
     Course,
     Demand,
-    NeedsConcreteNumpy,
     Retrace,
     Value,
     call_of,
-    objects_in,
 )
 from .entry import Entry
 from .inside import UNKNOWN, new_in_call
 from .notes import note_argument
 from .options import Options
 from .plan import Call, signature_of
-from .program import Program, Unprepared, running
+from .program import Program, Unprepared, tracing
 
 _TRIES = 8
 """Traces that bring nothing new, until a function that never uses the same values twice
@@ -82,7 +79,8 @@ class Function:
         self.qualname = name_of(fun)
         self.options = Options(fun, options)
         self.transform = transform
-        self._brings = transform is jax.jit or _is_transparent(transform)
+        self.brings = _is_transparent(transform)
+        """Whether values come out with the result."""
         self._keeps_programs = transform is jax.jit or hasattr(
             transform(lambda: None), "lower"
         )
@@ -110,7 +108,7 @@ class Function:
         self._entries.clear()
         self._without_objects.clear()
         self._likely.clear()
-        self.expected = None
+        self.expected = self._found = None
 
     def find(self, args: Any, kwargs: Any) -> tuple[Entry | None, Any]:
         """What a call takes that is unlike the last one, with its entry; None if its
@@ -204,9 +202,8 @@ class Function:
 
     def _call_entry(self, entry: Entry, call: Call) -> Any:
         """With values that are known for these arguments, or that are computed."""
-        tree, leaves, args, kwargs = call
-        plan = entry.plan
-        ready = None if entry.mistaken else plan.get(args, kwargs)
+        _, _, args, kwargs = call
+        ready = None if entry.mistaken else entry.plan.get(args, kwargs)
         if ready is None:
             out = self._call_computing_inside(entry, call)
             if out is not UNKNOWN:
@@ -218,14 +215,12 @@ class Function:
             forget_failed_traces(ready.program.call)
             entry.mistaken = True
             return self._call_learning(entry, call)
-        if plan.by_object:
-            _pass_on_supplied(ready.program, entry.objects(tree), leaves, out)
-        self.took(entry, tree, ready.program.asks)
+        self.took(entry, call.tree, ready.program.asks)
         return out
 
     def _call_learning(self, entry: Entry, call: Call) -> Any:
         """With values that are to be computed, or a function to be traced."""
-        tree, leaves, args, kwargs = call
+        _, leaves, args, kwargs = call
         signature = signature_of(leaves)
         course = entry.courses.get(signature) or Course()
         asks: Any = None
@@ -241,18 +236,16 @@ class Function:
             demand.unstable = unstable
             answers, program, values = self._program(entry, demand, args)
             try:
-                with _tracing(program, demand):
+                with tracing(program, demand):
                     out = entry.launch(program, values, args, kwargs)
                 break
             except Retrace as retrace:
                 if retrace.demand is not demand:  # the end of a trace further out
                     raise
                 forget_failed_traces(program.call)
+                entry.static_numpy |= demand.static_numpy
                 unstable |= _replaced(answers, retrace.asks)
                 asks = [ask for ask in retrace.asks if call_of(ask) not in unstable]
-            except NeedsConcreteNumpy:
-                entry.static_numpy = True
-                asks = [*answers]
             finally:
                 computed |= demand.computed
                 traced |= demand.was_traced
@@ -265,14 +258,12 @@ class Function:
             course.learn(answers, [*demand.asked])
         entry.new_calls += computed
         is_planned = program is entry.plan.program and not (traced or entry.mistaken)
-        if not is_planned or entry.plan.look_up(args, kwargs) is None:
-            is_concrete = not any(isinstance(x, Tracer) for x in leaves)
-            if is_concrete or all(_is_concrete(x, leaves) for x in answers.values()):
-                reliable = program if self._keeps_programs else None
-                plan = entry.note(answers, reliable, traced, call)
-                plan.keep(args, kwargs, values)
-        _pass_on_supplied(program, entry.objects(tree), leaves, out)
-        self.took(entry, tree, program.asks)
+        is_planned = is_planned and entry.plan.look_up(args, kwargs) is not None
+        if not is_planned and all(_is_concrete(x, leaves) for x in answers.values()):
+            reliable = program if self._keeps_programs else None
+            plan = entry.note(answers, reliable, traced, call)
+            plan.keep(args, kwargs, values)
+        self.took(entry, call.tree, program.asks)
         return out
 
     def took(self, entry: Entry, tree: Any, asks: Any, is_inside: bool = False) -> None:
@@ -295,17 +286,8 @@ class Function:
         key = (settings(), inside, *looks)
         program: Program | None = entry.programs.get(key)
         if program is None:
-            program = entry.programs[key] = Program(
-                self.fun,
-                self.name,
-                self.options,
-                self.transform,
-                entry,
-                answers,
-                args,
-                self._brings,
-                inside is not None,
-            )
+            program = Program(self, entry, answers, args, inside is not None)
+            entry.programs[key] = program
         values = [x for answer in answers.values() for x in answer.packed.arrays]
         if self.options.donates:
             values = _apart_from(demand.leaves, values)
@@ -330,7 +312,7 @@ class Function:
             if not is_new:
                 return UNKNOWN
             try:
-                with _tracing(program, demand):
+                with tracing(program, demand):
                     out = entry.launch(program, values, call.args, call.kwargs)
             except Retrace as retrace:  # it uses more than calls did until now
                 if retrace.demand is not demand:
@@ -344,10 +326,7 @@ class Function:
                 return UNKNOWN
             finally:
                 demand.settle()
-        objects = entry.objects(call.tree)
-        if program.passes_on(objects):
-            _pass_on_supplied(program, objects, call.leaves, out)
-        elif entry.may_compute_inside:
+        if entry.may_compute_inside:
             entry.note_inside(answers, program, values, new, call)
         self.took(entry, call.tree, program.asks, True)
         return out
@@ -368,48 +347,11 @@ def _apart_from(leaves: Sequence[Any], values: list[Any]) -> list[Any]:
     return [x if own.isdisjoint(places_of(x)) else x.copy() for x in values]
 
 
-def _pass_on_supplied(
-    program: Program, objects: list[Any], leaves: list[Any], out: Any
-) -> None:
-    """An object that is returned as it is keeps the values that were assigned. Inside a
-    trace, they are read from the argument."""
-
-    def provider(owner: Any) -> Callable[[Any], Any]:
-        def provide(key: Any) -> Any:
-            return key.read(owner) if key.was_supplied else NOT_PROVIDED
-
-        provide.is_supplied = lambda key: key.is_supplied(owner)  # type: ignore[attr-defined]
-        return provide
-
-    is_traced = any(isinstance(x, Tracer) for x in leaves)
-    for place, slot, is_same in program.returned.get(signature_of(leaves), ()):
-        new, owner = objects_in(out)[place], objects[slot]
-        if is_traced and is_same:
-            memo_of(new).provider = provider(owner)
-            continue
-        keys: Any = keys_of(type(owner)).values()
-        for key in keys:  # an assigned value stays when fields are changed
-            stays = is_same or key.is_in_dict(owner)
-            if stays and key.was_supplied and key.is_supplied(owner):
-                memo_of(new).supply(key, key.peek(owner, None))
-
-
 def _is_concrete(value: Value, leaves: list[Any]) -> bool:
-    """Whether a value is found by concrete arrays, in a call with tracers."""
+    """Whether a value is found by concrete arrays: in a call with tracers too."""
     places = (*value.positions, *value.holders, *value.numbers)
-    used = [leaves[i] for i in places]
-    return not value.by_object and not any(isinstance(x, Tracer) for x in used)
-
-
-@contextmanager
-def _tracing(program: Program, demand: Demand) -> Iterator[None]:
-    """In this context, the program may be traced, for this call."""
-    outer = (running.program, running.demand)
-    running.program, running.demand = program, demand
-    try:
-        yield
-    finally:
-        running.program, running.demand = outer
+    used = leaves if value.by_object else [leaves[i] for i in places]
+    return not any(isinstance(x, Tracer) for x in used)
 
 
 _WORDS_OF_JAX = (

@@ -63,7 +63,7 @@ class Value:
     numbers: tuple[int, ...] = ()
     """The Python numbers and static leaves it depends on, likewise."""
     statics: Any = None
-    """What else it depends on."""
+    """What else it depends on, and what of its object it used (`Statics`)."""
     has_static_numbers: bool = False
     """Whether it depends on numbers that are not leaves."""
     inner: tuple[Any, ...] | None = ()
@@ -74,8 +74,6 @@ class Value:
     for others with its arrays."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
-    uses: Any = None
-    """What of its object it used, if it belongs to its arrays."""
     is_fixed: bool = True
     """Whether it stays the same as long as its object does: it can't be written to."""
 
@@ -98,11 +96,6 @@ class Retrace(BaseException):
     def __init__(self, demand: "Demand", asks: tuple[Ask, ...]) -> None:
         self.demand = demand
         self.asks = asks
-
-
-class NeedsConcreteNumpy(BaseException):
-    """Ends a trace that failed with what numpy computed as an input: the function may
-    need its contents, for a shape or a mask."""
 
 
 class Course:
@@ -250,7 +243,6 @@ class Demand:
             has_static_numbers=None in numbers,
             inner=inner,
             holders=() if positions else holders,
-            uses=uses,
         )
 
     def _note_objects_in(self, ask: Ask) -> None:
@@ -389,8 +381,9 @@ class Demand:
         if self.asked.keys() - self.answers.keys():
             raise Retrace(self, tuple(self.answers | self.asked))
         has_numpy = any(x.packed.has_numpy for x in self.answers.values())
-        if has_numpy and not self.static_numpy:
-            raise NeedsConcreteNumpy
+        if has_numpy and not self.static_numpy:  # it may need it for a shape or a mask
+            self.static_numpy = True
+            raise Retrace(self, tuple(self.answers))
         self.failed_with = id(error)
 
     def settle(self) -> None:

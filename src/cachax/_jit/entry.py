@@ -10,7 +10,6 @@ from jax.tree_util import tree_flatten
 
 from .._compat import CONCRETE, has_several_devices, settings, trace_context
 from .._core import index
-from .._core.fields import is_frozen
 from .._core.inputs import double
 from .._core.memo import (
     contents_of_object,
@@ -40,16 +39,12 @@ class Entry:
         arrays must make no difference to what it launches together with others."""
         self.layout = layout_of(tree)
         self.maps: list[Map | None] = []
-        self.spans: list[slice] = []
+        self.spans: list[range] = []
         """For each object, which of the leaves are in it."""
-        self.is_open: list[bool] = []
-        """Which objects can get fields that are not in their tree structure."""
         if self.layout is not None:
-            objects = self.layout.objects(tree)
-            self.spans = self.layout.spans(tree)
-            pairs = zip(objects, self.spans, strict=True)
+            self.spans = [range(x.start, x.stop) for x in self.layout.spans(tree)]
+            pairs = zip(self.layout.objects(tree), self.spans, strict=True)
             self.maps = [map_of(obj, span.start) for obj, span in pairs]
-            self.is_open = [_may_get_fields(type(x)) for x in objects]
         self._reader: Reader | None = None
         self.courses: dict[Any, Course] = Recent()
         self.programs: dict[Any, Any] = Recent()
@@ -188,11 +183,6 @@ class Entry:
                 return take(out, entry, args, kwargs) if type(out) is dict else out
 
         return call
-
-
-def _may_get_fields(cls: type) -> bool:
-    """Whether an object can get a field that is not in its tree structure."""
-    return bool(cls.__dictoffset__) and not is_frozen(cls)
 
 
 def _object_in(key: Any, owner: Any, number: int) -> Any:

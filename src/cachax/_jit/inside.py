@@ -4,7 +4,7 @@ To compute their values beforehand would launch programs for each. Instead, one 
 computes them and returns them with the result (`results.py`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,7 +59,7 @@ def new_in_call(entry: Any, call: Call) -> New | None:
     new, places = New(), set[int]()
     for need in needs:
         slot, key = need.ask
-        owner, span = objects[slot], range(len(leaves))[entry.spans[slot]]
+        owner, span = objects[slot], entry.spans[slot]
         if key.is_known(owner):
             new.known[need.ask] = None
             continue
@@ -72,27 +72,30 @@ def new_in_call(entry: Any, call: Call) -> New | None:
             and key.computes_alike(owner)
         ):
             return None
-        arrays = [i for i in need.places if isinstance(leaves[i], jax.Array)]
-        its = [i for i in arrays if index.is_new(leaves[i])]
-        if not its:  # the next call can't tell
-            return None
-        new.leaves.update(dict.fromkeys(its))
         places.update(span)
+        computed: list[Sequence[int]] = [need.places]
+        """The leaves of what the program computes."""
         if need.value.inner is None:  # it may read any value of the objects inside
-            known = _known_inside(entry, objects, leaves, slot)
-            unknown = _unknown_inside(entry, objects, key, slot)
+            for other, (obj, its) in enumerate(zip(objects, entry.spans, strict=True)):
+                if not (span.start <= its.start and its.stop <= span.stop):
+                    continue
+                known = _known_of(obj, [leaves[i] for i in its])
+                new.known |= {(other, x): None for x in known}
+                reads = key.all_read().intersection(keys_of(type(obj)).values())
+                if not reads <= {key, *known}:
+                    computed.append(its)
         else:
-            reads = dict(need.value.inner)
-            keys = [x for x in reads if x.is_known(owner)]
-            known = ((slot, x) for x in keys)
-            unknown = (read for x, read in reads.items() if x not in keys)
-        new.known |= dict.fromkeys(known)
-        for read in unknown:  # what is computed inside must be new as well
-            arrays = [i for i in read if isinstance(leaves[i], jax.Array)]
-            its = [i for i in arrays if index.is_new(leaves[i])]
-            if not its:
+            for inner, its in need.value.inner:
+                if inner.is_known(owner):
+                    new.known[slot, inner] = None
+                else:
+                    computed.append(its)
+        for its in computed:
+            arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
+            are_new = [i for i in arrays if index.is_new(leaves[i])]
+            if not are_new:  # the next call can't tell
                 return None
-            new.leaves.update(dict.fromkeys(its))
+            new.leaves.update(dict.fromkeys(are_new))
     if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
         return None  # which a program that computes values does not take
     if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
@@ -109,9 +112,7 @@ def is_new_code(entry: Any, plan: Plan, new: Iterable[int], call: Call) -> str:
     reader, new = entry.reader(call.tree), [*new]
     arrays = [reader.array(i, call.leaves) for i in new]
     conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
-    if plan.supplied_code != "False":
-        conditions.append(f"not ({plan.supplied_code})")
-    conditions.append("here.trace is concrete")
+    conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
     if has_processes():
         leaves = joined([*map(reader.leaf, new)])
         conditions.append(f"are_global({leaves}) is {entry.is_global}")
@@ -126,11 +127,10 @@ def is_new_code(entry: Any, plan: Plan, new: Iterable[int], call: Call) -> str:
             codes = ", ".join(each.values())
             conditions.append(f"len({{{codes}}}) == {len(each)}")
     is_array = [isinstance(leaf, jax.Array) for leaf in call.leaves]
-    every = {i for span in entry.spans for i in range(span.start, span.stop)}
+    every = {i for span in entry.spans for i in span}
     for need in plan.needs:
         if need.value.inner is None:  # it may read a value of any object inside
-            span = entry.spans[need.ask[0]]
-            its = [i for i in range(span.start, span.stop) if is_array[i]]
+            its = [i for i in entry.spans[need.ask[0]] if is_array[i]]
             others = [i for i in sorted(every.difference(its)) if is_array[i]]
             mine, theirs = (
                 joined([f"id({reader.leaf(i)})" for i in x]) for x in (its, others)
@@ -138,30 +138,6 @@ def is_new_code(entry: Any, plan: Plan, new: Iterable[int], call: Call) -> str:
             if others:
                 conditions.append(f"{{*{mine}}}.isdisjoint({theirs})")
     return " and ".join(conditions)
-
-
-def _known_inside(
-    entry: Any, objects: list[Any], leaves: list[Any], slot: int
-) -> Iterator[Ask]:
-    """The values that are known for an object, and for those inside it."""
-    around = entry.spans[slot]
-    for other, (obj, its) in enumerate(zip(objects, entry.spans, strict=True)):
-        if around.start <= its.start and its.stop <= around.stop and obj is not None:
-            for key in _known_of(obj, leaves[its]):
-                yield other, key
-
-
-def _unknown_inside(
-    entry: Any, objects: list[Any], key: Any, slot: int
-) -> Iterator[Sequence[int]]:
-    """The leaves of objects inside that have values which a body may read, and which
-    are not known."""
-    around, reads = entry.spans[slot], key.all_read()
-    for obj, its in zip(objects, entry.spans, strict=True):
-        if around.start <= its.start and its.stop <= around.stop and obj is not None:
-            keys = reads.intersection(keys_of(type(obj)).values())
-            if any(x is not key and not x.is_known(obj) for x in keys):
-                yield range(its.start, its.stop)
 
 
 def _are_placed_alike(leaves: Iterable[Any]) -> bool:

@@ -48,17 +48,16 @@ class _Mark:
 class _Marked:
     """A copy of a tree with marks for arrays. What is in it twice is there twice."""
 
-    def __init__(self, tree: Any, reader: "Reader", numbers: set[int]) -> None:
+    def __init__(
+        self, tree: tuple[Any, ...], reader: "Reader", numbers: set[int]
+    ) -> None:
         self._reader = reader
         self._numbers = numbers
         """The ids of those that are leaves. Some that are static may have them too."""
         self._around: set[int] = set()
         self.objects: dict[int, str] = {}
         """Expressions for the things in the tree, by the ids of their copies."""
-        first, *others = reader.parameters
-        parts = zip(tree, reader.parameters, strict=True) if others else ()
-        copies = tuple(self._copy(part, code) for part, code in parts)
-        self.tree = copies if others else self._copy(tree, first)
+        self.tree = tuple(map(self._copy, tree, reader.parameters))
 
     def _copy(self, thing: Any, code: str) -> Any:
         if is_array(thing):
@@ -163,14 +162,14 @@ def _flattened(obj: Any, arrays: Any, instead: Any = None) -> tuple[int, Any, An
 class Reader:
     """Compiles functions that read leaves and objects of trees of one structure.
 
-    `parameters` are what the functions take: names of the parts of the tree if there
-    are several, else of the tree. `names` are known to the functions. `leaves`, which
-    is one of them, finds what has no expression, and so does `all_objects`.
+    `tree` is a tuple, and `parameters` are names for its parts, which the functions
+    take. `names` are known to the functions. `leaves`, which is one of them, finds what
+    has no expression, and so does `all_objects`.
     """
 
     def __init__(
         self,
-        tree: Any,
+        tree: tuple[Any, ...],
         layout: Layout | None,
         parameters: tuple[str, ...],
         names: dict[str, Any],
@@ -187,7 +186,7 @@ class Reader:
         self._codes_of_objects: dict[int, str] = {}
         self._find_codes(tree, layout)
 
-    def _find_codes(self, tree: Any, layout: Layout | None) -> None:
+    def _find_codes(self, tree: tuple[Any, ...], layout: Layout | None) -> None:
         """By flattening a copy with marks. What isn't a field has no expression."""
         structure: Any
         leaves, structure = jax.tree.flatten(tree)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from .._core import index
-from .._core.fields import instance_dict, may_change
+from .._core.fields import instance_dict, is_frozen, may_change
 from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
 from .._core.memo import keys_of
 from .._core.recent import Recent
@@ -42,14 +42,12 @@ class Need:
         nothing: Any = None
         self.value = replace(value, packed=nothing)  # it would hold its arrays
         reader: Reader = entry.reader(call.tree)
-        leaves = [reader.leaf(i) for i in value.positions]
-        arrays = [reader.array(i, call.leaves) for i in value.positions]
         numbers = [f"bits({reader.leaf(i)})" for i in value.numbers]
         self._static_numpy = entry.static_numpy
         self._owner = reader.function(entry.object(ask[0], call.tree))
-        self._own = reader.function(leaves)
+        self._arrays = reader.function([*map(reader.leaf, self.places)])
+        arrays = [reader.array(i, call.leaves) for i in value.positions]
         self._contents = reader.function([f"{array}._cachax" for array in arrays])
-        self._holders = reader.function([*map(reader.leaf, value.holders)])
         self._read_bits = reader.function(numbers)
         self._bits = self._read_bits(call.args, call.kwargs)
         bits = () if value.by_object else value.statics.bits
@@ -83,7 +81,7 @@ class Need:
                 numbers = zip((i for i, _ in statics.bits), bits, strict=True)
                 statics = statics._replace(bits=(*numbers,))
         if like.holders:
-            records = index.held_by(self._holders(args, kwargs), self.key)
+            records = index.held_by(self._arrays(args, kwargs), self.key)
         else:
             records = index.candidates(self.key, self._contents(args, kwargs))
         for record in records:
@@ -93,8 +91,8 @@ class Need:
             return None
         packed: Any = record.packed
         if packed is None:
-            owner, own = self._owner(args, kwargs), self._own(args, kwargs)
-            return packed_of(record, owner, own, static_numpy)
+            owner, arrays = self._owner(args, kwargs), self._arrays(args, kwargs)
+            return packed_of(record, owner, arrays, static_numpy)
         return packed.get(static_numpy)  # type: ignore[no-any-return]
 
 
@@ -229,9 +227,8 @@ def plan_for(
     plan, reader = Plan(), entry.reader(call.tree)
     objects = entry.objects(call.tree)
     may_have_more = any(key.was_supplied for _, key in entry.inside_asks)
-    passes_on = program is not None and program.passes_on(objects)
     owned = {ask: value for ask, value in answers.items() if value.by_object}
-    plan.by_object = bool(owned) or may_have_more or passes_on
+    plan.by_object = bool(owned) or may_have_more
     plan.program = None if may_have_more else program
     plan.needs = tuple(Need(ask, x, entry, call) for ask, x in answers.items())
     plan.new_leaves = () if new is None else [*new.leaves]
@@ -241,7 +238,7 @@ def plan_for(
     owners = {slot: entry.object(slot, call.tree) for slot, _ in owned}
     plan.supplied_code = _supplied_code(plan, reader, objects, owners)
     same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
-    same += _fields(plan, entry, reader, objects)
+    same += _fields(plan, reader, objects)
     supplied = (f"supplied_on({owner})" for owner in owners.values())
     now = joined(["settings()", *same, *supplied])
     is_apart = not (plan.by_object and entry.options.donates)
@@ -251,23 +248,22 @@ def plan_for(
         plan.is_as_then = reader.function(code, then=then)
 
     # What is ready is found by the contents of the arrays, and all that.
-    if may_have_more or passes_on or not all(x.is_fixed for x in owned.values()):
+    if may_have_more or not all(x.is_fixed for x in owned.values()):
         return plan
     arrays = [reader.array(i, call.leaves) for i in plan.positions]
     contents = [f"{array}._cachax" for array in arrays]
-    read = reader.function([*owners.values()])(call.args, call.kwargs)
-    pairs = zip(owners.items(), read, strict=True)
-    in_values = {code: _is_part(slot, obj, answers) for (slot, code), obj in pairs}
-    in_key = [f"contents_of({x})" for x, is_part in in_values.items() if not is_part]
-    parts = [f"{each}.serial" for each in (*contents, *in_key)]
-    is_one = len(parts) == 1
-    contents += [f"contents_of({owner})" for owner in owners.values()]
-    parts += [_bits_code(reader.leaf(i), call.leaves[i]) for i in plan.numbers]
-    parts += [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
-    code = parts[0] if is_one and len(parts) == 1 else joined(parts)
-    if plan.supplied_code != "False":
-        code = f"None if {plan.supplied_code} else {code}"
-    plan.key_code = code
+    serials = [f"{each}.serial" for each in contents]
+    found = reader.function([*owners.values()])(call.args, call.kwargs)
+    for (slot, owner), obj in zip(owners.items(), found, strict=True):
+        contents.append(f"contents_of({owner})")
+        if not _is_part(slot, obj, answers):
+            serials.append(f"{contents[-1]}.serial")
+    others = [_bits_code(reader.leaf(i), call.leaves[i]) for i in plan.numbers]
+    others += [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
+    is_one = len(serials) == 1 and not others
+    code = serials[0] if is_one else joined(serials + others)
+    # (Where that is `False`, Python compiles `code` alone.)
+    code = plan.key_code = f"None if {plan.supplied_code} else {code}"
     plan.contents = reader.function(contents) if contents else nothing
     if code == before.key_code:
         plan.ready, plan.key_of, plan.find = before.ready, before.key_of, before.find
@@ -339,17 +335,18 @@ def _supplied_code(
     return " or ".join(code) or "False"
 
 
-def _fields(
-    plan: Plan, entry: Any, reader: Reader, objects: Sequence[Any]
-) -> Iterator[str]:
-    """Expressions for the names of fields, where there may be more of them; and for
-    numbers that are static parts: for JAX, 2 and 2.0 are the same structure."""
+def _fields(plan: Plan, reader: Reader, objects: Sequence[Any]) -> Iterator[str]:
+    """Expressions for the names of fields, where there may be more of them than in the
+    tree structure; and for numbers that are static parts: for JAX, 2 and 2.0 are the
+    same structure."""
     numbered = {x.ask[0] for x in plan.needs if x.value.has_static_numbers}
     for slot in plan.reads:
         obj, code = objects[slot], reader.object(slot)
-        if entry.is_open[slot]:
+        if not type(obj).__dictoffset__:
+            continue
+        if not is_frozen(type(obj)):
             yield f"*{reader.fields(code, obj)}, None"
-        if type(obj).__dictoffset__ and slot in numbered:
+        if slot in numbered:
             for name, part in instance_dict(obj, "__dict__").items():
                 field = reader.field(code, name, obj)
                 if type(part) in NUMBERS:

@@ -4,7 +4,8 @@ import functools
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -14,13 +15,11 @@ from .._compat import CONCRETE, UNSPECIFIED, Tracer, current_trace
 from .._core.computed import Argument, Table, tables
 from .._core.inputs import NUMBERS, inputs_of
 from .._core.levels import traces_in
-from .._core.memo import keys_of, memo_of
+from .._core.memo import memo_of
 from .._core.slots import layout_of
 from .._errors import LiftError
-from .demand import Answers, Demand, NeedsConcreteNumpy, Retrace, objects_in
+from .demand import Answers, Demand, Retrace
 from .entry import Entry
-from .options import Options
-from .plan import signature_of
 from .results import About, bring_out
 
 
@@ -29,47 +28,47 @@ class Unprepared(BaseException):
 
 
 class Running(threading.local):
-    """The call that a program may be traced for in this thread."""
+    """What may be traced in this thread: a program, or a body (`body.py`); and the call
+    that this is for."""
 
-    program: "Program | None" = None
+    program: Any = None
     demand: Demand | None = None
 
 
 running = Running()
 
 
+@contextmanager
+def tracing(program: Any, demand: Demand) -> Iterator[None]:
+    """In this context, the program may be traced, for this call."""
+    outer = (running.program, running.demand)
+    running.program, running.demand = program, demand
+    try:
+        yield
+    finally:
+        running.program, running.demand = outer
+
+
 class Program:
     """A function that takes values, if it needs some, and the arguments of the user's
-    function, compiled.
-
-    `fun` returns the user's function, which is held weakly.
-    """
+    function, compiled. `function` is a `Function`, which has its programs."""
 
     def __init__(
         self,
-        fun: Callable[[], Callable[..., Any]],
-        name: str,
-        options: Options,
-        transform: Callable[..., Any],
+        function: Any,
         entry: Entry,
         answers: Answers,
         args: Any,
-        brings: bool,
         computes_inside: bool = False,
     ) -> None:
+        options, self.fun = entry.options, function.fun
         self.asks = tuple(answers)
         self.forms = tuple(answer.packed.form for answer in answers.values())
         self.computes_inside = computes_inside
-        self.returned: dict[Any, list[tuple[int, int, bool]]] = {}
-        """Which objects of the result are which of the arguments, and whether they
-        still have their fields; for arguments of certain shapes."""
-        self._brings = brings
-        """Whether values come out with the result."""
-        self.fun = fun
+        self._brings = function.brings
         self._static = options.static
         self._layout = entry.layout
-        self._transform = transform
-
+        self._transform = function.transform
         self.takes_values = any(form.holes for form in self.forms)
         weakly = weakref.ref(self)  # a cycle would wait for the garbage collector
 
@@ -80,19 +79,19 @@ class Program:
             values, args = (args[0], args[1:]) if program.takes_values else ((), args)
             try:
                 return program._run(values, args, kwargs)
-            except (Retrace, NeedsConcreteNumpy):
+            except Retrace:
                 # Given up. JAX would keep the arrays that the function closes over.
                 current_trace().invalidate()
                 raise
 
-        run.__name__ = run.__qualname__ = name
-        _sign(run, fun(), self.takes_values)
-        _place(run, fun())
+        run.__name__ = run.__qualname__ = function.name
+        _sign(run, self.fun(), self.takes_values)
+        _place(run, self.fun())
         given = options.of_program(args) if self.takes_values else {**options.given}
-        self._has_tree = brings and "out_shardings" in given
+        self._has_tree = self._brings and "out_shardings" in given
         if self._has_tree:
             given["out_shardings"] = {About(): (given["out_shardings"], UNSPECIFIED)}
-        self.call: Any = transform(run, **given)
+        self.call: Any = self._transform(run, **given)
 
     def bound(self, values: Any) -> Callable[..., Any]:
         """The program as a function of the arguments."""
@@ -133,15 +132,8 @@ class Program:
         try:
             out = self.fun()(*args, **kwargs)
             if self._brings:
-                self.returned[signature_of(demand.leaves)] = [
-                    (place, slot, memo_of(copy).provider is not None)
-                    for place, x in enumerate(objects_in(out))
-                    for slot, copy in enumerate(copies)
-                    if x is copy
-                ]
-                arguments = copies if self.computes_inside else []
-                types = [*map(type, demand.leaves)]
-                out = bring_out(out, leaves, table, arguments, types, self._has_tree)
+                types = [*map(type, demand.leaves)] if self.computes_inside else None
+                out = bring_out(out, leaves, table, copies, types, self._has_tree)
             demand.check()
             return out
         except Exception as error:
@@ -149,12 +141,6 @@ class Program:
             raise
         finally:
             tables.running.remove(table)
-
-    def passes_on(self, objects: Sequence[Any]) -> bool:
-        """Whether it returns an argument as it is that may have a supplied value."""
-        slots = {slot for each in self.returned.values() for _, slot, _ in each}
-        keys = (key for x in slots for key in keys_of(type(objects[x])).values())
-        return any(key.was_supplied for key in keys)
 
 
 def _sign(run: Any, fun: Any, takes_values: bool) -> None:

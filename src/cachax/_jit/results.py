@@ -5,7 +5,7 @@ for the old ones follow them. An object that is made inside comes out with the v
 that were computed on it there.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -19,7 +19,13 @@ from .._core.computed import Computed, Noted, Table, table_of
 from .._core.fields import walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
-from .._core.memo import has_supplied, memo_of, preset_keys
+from .._core.memo import (
+    NOT_PROVIDED,
+    has_supplied,
+    keys_of,
+    memo_of,
+    preset_keys,
+)
 from .._core.structure import Structure, survives
 from .._core.uses import Uses
 from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
@@ -51,13 +57,13 @@ class Brought:
     is_shared: bool = True
     """Whether all objects have the same one, and not each its own dictionary."""
     statics: Any = None
-    uses: Any = None
-    """What it used."""
-    inputs: Inputs | None = None
-    """Those of its object, without the arrays."""
+    """What else it depends on, and what of its object it used (`Statics`)."""
     traced: dict[int, int] = field(default_factory=dict)
     """Python numbers that the program takes as arrays: their places among the leaves,
-    by position. (They are zeros in `inputs`.)"""
+    by position."""
+    inputs: Inputs | None = None
+    """If there are some: the inputs of its object, without the arrays and with zeros
+    for these numbers."""
 
     def record(
         self, contents: Sequence[index.Contents], parts: tuple[Any, Any]
@@ -65,17 +71,17 @@ class Brought:
         """Given the arrays in the value and the numbers that were traced. None if the
         program took something else for numbers."""
         arrays, given = parts
-        statics = self.statics
-        if self.traced and self.inputs is not None:
+        statics, uses = self.statics, self.statics.uses
+        if self.inputs is not None:
             numbers = dict(zip(self.traced, given, strict=True))
             zeros = self.inputs.arrays
             if any(type(x) is not type(zeros[i]) for i, x in numbers.items()):
                 return None
             inputs = _with_numbers(self.inputs, numbers)
-            self.key.learned.put(inputs, self.uses)
-            statics = statics._replace(bits=self.uses.statics(inputs).bits)
+            self.key.learned.put(inputs, uses)
+            statics = statics._replace(bits=uses.statics(inputs).bits)
         template = self.packed.template(arrays, self.is_shared)
-        contents = contents if self.uses.positions else ()
+        contents = contents if uses.positions else ()
         record = index.Record(self.key, contents, statics, template)
         packed = replace(self.packed, arrays=tuple(arrays))
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
@@ -96,30 +102,25 @@ class About(int):
     As numbers, all are equal: `out_shardings` has one too, for its place in the tree.
     """
 
-    follows: Pairs
+    follows: Pairs = ()
     """Pairs of a leaf of the arguments and the leaf of the result that it is."""
-    same: Pairs
+    same: Pairs = ()
     """Pairs of leaves of the result that are the same."""
-    brought: tuple[Brought, ...]
+    returned: tuple[tuple[int, int, bool], ...] = ()
+    """Objects of the result that are objects of the arguments: the numbers of both, and
+    whether they still have their fields."""
+    brought: tuple[Brought, ...] = ()
     keep: Any = None
     """Keeps it all, given the arguments, the result and the arrays of the values."""
-
-    def __new__(
-        cls, follows: Pairs = (), same: Pairs = (), brought: tuple[Brought, ...] = ()
-    ) -> "About":
-        about = super().__new__(cls)
-        about.follows = follows
-        about.same = same
-        about.brought = brought
-        return about
 
     def prepare(self, entry: Any, args: Any, kwargs: Any, out: Any) -> None:
         """How to find all these leaves is found out once; see `paths.py`."""
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
-        returned = Reader(out, None, ("out",), given.names)
+        returned = Reader((out,), None, ("out",), given.names)
         its_leaves, out_leaves = jax.tree.leaves(tree), jax.tree.leaves(out)
         names: dict[str, Any] = {"put_later": index.put_later, "in_place": _in_place}
+        names["pass_on"] = _pass_on_supplied
         code: dict[bool, list[str]] = {True: [], False: []}
         start = 0
         for number, each in enumerate(self.brought):
@@ -133,10 +134,11 @@ class About(int):
             names[name] = each.record
             reader = given if each.is_argument else returned
             leaves = [*map(reader.leaf, each.leaves)]
-            used = joined(leaves) if each.uses.positions else "()"
+            has_used = bool(each.statics.uses.positions)
+            used = joined(leaves) if has_used else "()"
             numbers = joined([*map(reader.leaf, each.traced.values())])
             # A value that used no array stays with any of those of its object.
-            places = [used] if each.uses.positions else [f"({x},)" for x in leaves]
+            places = [used] if has_used else [f"({x},)" for x in leaves]
             is_kept = ""
             if each.is_argument and has_several_devices():
                 is_kept = f"in_place({arrays}, {used}, entry) and "
@@ -144,17 +146,20 @@ class About(int):
                 f"{is_kept}put_later({place}, {name}, ({arrays}, {numbers}))"
                 for place in places
             ]
-        follow = [
-            f"hasattr({given.array(i, its_leaves)}, '_cachax') and follow("
-            f"{given.array(i, its_leaves)}, {returned.array(j, out_leaves)})"
-            for i, j in self.follows
-        ]
-        # What follows an argument may be known only now.
-        code_of_all = [*code[True], *follow, *code[False]]
-        for i, j in self.same:
-            one, other = returned.array(i, out_leaves), returned.array(j, out_leaves)
-            code_of_all.append(f"hasattr({one}, '_cachax') and follow({one}, {other})")
-        self.keep = given.function(code_of_all, "out", "arrays", "entry", **names)
+
+        def follow(pairs: Pairs, source: Reader, leaves: list[Any]) -> Iterator[str]:
+            for i, j in pairs:
+                one, other = source.array(i, leaves), returned.array(j, out_leaves)
+                yield f"hasattr({one}, '_cachax') and follow({one}, {other})"
+
+        # What follows an argument may be known only when its values are.
+        steps = [*code[True], *follow(self.follows, given, its_leaves), *code[False]]
+        steps += follow(self.same, returned, out_leaves)
+        owners = [entry.objects(tree)[slot] for _, slot, _ in self.returned]
+        keys = (key for owner in owners for key in keys_of(type(owner)).values())
+        if any(key.was_supplied for key in keys):
+            steps.append(f"pass_on({self.returned}, entry, args, kwargs, out)")
+        self.keep = given.function(steps, "out", "arrays", "entry", **names)
 
     def take(self, result: Any, entry: Any, args: Any, kwargs: Any) -> Any:
         """What the function returned; what came with it is kept."""
@@ -162,6 +167,7 @@ class About(int):
         if trace_context.trace is not CONCRETE:
             tree, _ = entry.options.static.take_out(args, kwargs)
             _take_traced(self, out, arrays, jax.tree.leaves(tree))
+            _pass_on_supplied(self.returned, entry, args, kwargs, out)
             return out
         if self.keep is None:
             self.prepare(entry, args, kwargs, out)
@@ -201,32 +207,35 @@ def bring_out(
     given: Sequence[Any],
     table: Table,
     arguments: Sequence[Any],
-    types: Sequence[type],
+    types: Sequence[type] | None,
     keep: bool,
 ) -> Any:
     """The result of a trace with everything that comes out with it; `out` itself if
-    there is nothing. `arguments` are objects whose values were computed inside, and
-    `types` are those of the leaves outside. With `keep`, there is always something.
+    there is nothing. If values of `arguments` were computed inside, `types` are those
+    of the leaves outside. With `keep`, there is always something.
     """
     leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     origins = [id(table.origin(leaf)) for leaf in leaves]
-    follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
+    about = About()
+    about.follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     found: list[tuple[Brought, Sequence[Any]]] = []
-    for number, obj in enumerate(arguments):
-        found += _computed_on(obj, number, given, table, True, types)
+    for number, obj in enumerate(arguments if types is not None else ()):
+        found += _computed_on(obj, number, given, table, True, types or ())
     for number, obj in enumerate(objects_in(out)):
         found += _computed_on(obj, number, leaves, table, False, ())
-        if not any(obj is argument.obj for argument in table.arguments):
-            found += _supplied_for(obj, number)
-    if not follows and not found and not keep:
+        slots = [slot for slot, argument in enumerate(arguments) if argument is obj]
+        is_same = memo_of(obj).provider is not None
+        about.returned += tuple((number, slot, is_same) for slot in slots)
+        found += () if slots else _supplied_for(obj, number)
+    if not (about.follows or about.returned or found or keep):
         return out
-    arrays = [x for _, arrays in found for x in arrays]
-    first = {id(x): i for i, x in reversed([*enumerate(leaves)])}
-    same = tuple((first[id(x)], i) for i, x in enumerate(leaves) if first[id(x)] != i)
-    brought = tuple(brought for brought, _ in found)
-    about = About(follows, same if any(x.leaves for x in brought) else (), brought)
-    return {about: (out, arrays)}
+    about.brought = tuple(brought for brought, _ in found)
+    if any(each.leaves for each in about.brought):
+        first = {id(x): i for i, x in reversed([*enumerate(leaves)])}
+        pairs = [(first[id(x)], i) for i, x in enumerate(leaves)]
+        about.same = tuple((i, j) for i, j in pairs if i != j)
+    return {about: (out, [x for _, arrays in found for x in arrays])}
 
 
 class CannotComeOutError(Exception):
@@ -260,22 +269,21 @@ def _computed_on(
             outside = _with_numbers(inputs, zeros)
         own = uses.arrays(inputs)
         holders = own or (inputs.arrays if is_argument and not traced else [])
-        template = packed = None
-        if holders and all(id(x) in places for x in own):
-            template = None if has_hidden_arrays(value) else template_of(value, own)
-        if template is not None and not any(
-            isinstance(x, NUMPY) for x in template.leaves
+        template = None
+        if holders and uses.is_shareable(inputs) and not has_hidden_arrays(value):
+            template = template_of(value, own)
+        if (
+            template is None
+            or not all(id(x) in places for x in own)
+            or any(isinstance(x, NUMPY) for x in template.leaves)
+            or any(map(has_supplied, walk(value)))  # which would be lost
+            or (is_argument and _has_computed_inside(value, table))
         ):
-            shaped = (template.leaves, template.structure)
-            packed = pack(value, key.of(obj), template=shaped)
-        if is_argument and _has_computed_inside(value, table):
-            raise CannotComeOutError
-        if any(map(has_supplied, walk(value))):  # which would be lost
-            template = None
-        if template is None or packed is None or not uses.is_shareable(inputs):
             if is_argument:
                 raise CannotComeOutError
             continue
+        shaped = (template.leaves, template.structure)
+        packed: Any = pack(value, key.of(obj), template=shaped)
         brought = Brought(
             key,
             replace(packed, arrays=()),  # no tracer goes out of the trace
@@ -285,7 +293,6 @@ def _computed_on(
             leaves=tuple(places[id(x)] for x in holders if id(x) in places),
             is_shared=template.whole is not None,
             statics=uses.statics(outside),
-            uses=uses,
             inputs=outside if traced else None,
             traced=traced,
         )
@@ -342,6 +349,37 @@ def _supplied_for(
                 yield from _supplied_for(inner, number, (*path, (key, place)))
 
 
+def _pass_on_supplied(
+    returned: Sequence[tuple[int, int, bool]],
+    entry: Any,
+    args: Any,
+    kwargs: Any,
+    out: Any,
+) -> None:
+    """An object that is returned as it is keeps the values that were assigned. Inside a
+    trace, they are read from the argument."""
+
+    def provider(owner: Any) -> Callable[[Any], Any]:
+        def provide(key: Any) -> Any:
+            return key.read(owner) if key.was_supplied else NOT_PROVIDED
+
+        provide.is_supplied = lambda key: key.is_supplied(owner)  # type: ignore[attr-defined]
+        return provide
+
+    tree, _ = entry.options.static.take_out(args, kwargs)
+    is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
+    for place, slot, is_same in returned:
+        new, owner = objects_in(out)[place], entry.objects(tree)[slot]
+        if is_traced and is_same:
+            memo_of(new).provider = provider(owner)
+            continue
+        keys: Any = keys_of(type(owner)).values()
+        for key in keys:  # an assigned value stays when fields are changed
+            stays = is_same or key.is_in_dict(owner)
+            if stays and key.was_supplied and key.is_supplied(owner):
+                memo_of(new).supply(key, key.peek(owner, None))
+
+
 def _take_traced(
     about: About, out: Any, arrays: Sequence[Any], given: Sequence[Any]
 ) -> None:
@@ -366,6 +404,6 @@ def _take_traced(
         memo_of(obj).keep(each.key, value)
         inputs = inputs_of(obj)
         if table is not None and inputs is not None:
-            statics = each.uses.statics(inputs)
+            statics = each.statics.uses.statics(inputs)
             statics = statics._replace(settings=each.statics.settings)
             table.noted.append(Noted(each.key, inputs, statics, value))
