@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import cachax
 
@@ -155,3 +156,47 @@ def test_through_a_nested_function_under_grad() -> None:
 
     assert loss(ONES) == jax.jit(loss)(ONES) == 200
     assert jax.grad(loss)(ONES).tolist() == [100, 100]
+
+
+def test_of_an_object_in_a_list_that_is_returned_again_and_again() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Parts:
+        x: Any
+        parts: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return sum(jnp.sum(part.host) for part in self.parts)
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Part:
+        x: Any
+        scale: Any
+
+        @cachax.cached_property
+        def host(self) -> Any:
+            return np.asarray(self.x)
+
+    part = Part(jnp.ones(2), 2.0)  # a number, which comes back as an array
+    obj = Parts(jnp.ones(2), [cachax.preset(part, host=np.full(2, 7, np.float32))])
+    back = cachax.jit(lambda obj: obj)
+    for _ in range(4):
+        obj = back(obj)
+        assert obj.total == 14
+
+
+def test_with_a_different_configuration_inside() -> None:
+    @cachax.jit
+    def use(whole: Any) -> Any:
+        with jax.default_matmul_precision("float32"):
+            inside = whole.part.wave + 0, whole.product + 0
+        return *inside, whole.part.wave + 0
+
+    for _ in range(2):
+        assert [float(x[0]) for x in use(Whole(2 * ONES, supplied()))] == [
+            100,
+            200,
+            100,
+        ]

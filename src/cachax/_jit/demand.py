@@ -314,7 +314,8 @@ class Demand:
 
         def provide(key: Any) -> Any:
             now = settings()
-            ask = (slot if now == self.settings else Under(slot, now), key)
+            is_same = now == self.settings or self._is_supplied(slot, key)
+            ask = (slot if is_same else Under(slot, now), key)
             if ask in values:
                 self.asked[ask] = None
                 return values[ask]
@@ -345,10 +346,16 @@ class Demand:
         def is_supplied(key: Any) -> bool:
             # If a different object has it, it counts.
             self.computed_inside[slot, key] = None
-            return slot in self._objects and key.is_supplied(self._objects[slot])
+            return self._is_supplied(slot, key)
 
         provide.is_supplied = is_supplied  # type: ignore[attr-defined]
         return provide
+
+    def _is_supplied(self, slot: Slot, key: Any) -> bool:
+        """Whether the user put the value there: it is the same whatever the
+        configuration."""
+        owner = self._objects.get(slot)
+        return owner is not None and bool(key.was_supplied and key.is_supplied(owner))
 
     def _is_given(self, slot: Slot, key: Any) -> bool:
         """Whether a value is known outside, or depends on one that was supplied."""
