@@ -138,3 +138,31 @@ def test_objects_of_many_shapes_in_turn_are_compiled_once_each() -> None:
             for obj in objects:
                 use(obj, 1.0)
     assert compiled == []
+
+
+@pytest.mark.parametrize("is_argument", [True, False])
+def test_each_object_has_its_own_list(is_argument: bool) -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Summed:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def parts(self) -> Any:
+            computing("parts")
+            return [jnp.sum(self.x)]
+
+    @cachax.jit
+    def use(obj: Any) -> Any:
+        one = obj if is_argument else dataclasses.replace(obj, y=obj.y + 1)
+        other = dataclasses.replace(obj, y=obj.y + 2)
+        one.parts.append(obj.y)
+        return sum(other.parts), sum(one.parts)
+
+    with computations() as counts:
+        obj = Summed(jnp.ones(3), jnp.float32(5))
+        for _ in range(2):
+            assert use(obj) == (3, 8)
+        assert len(obj.parts) == 1
+    assert counts == {"parts": 1}

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import operator
 import threading
 import weakref
 from dataclasses import dataclass, replace
@@ -417,3 +418,9 @@ def test_arguments_that_need_each_other_in_two_threads() -> None:
     waiting.set()
     thread.join()
     assert table(1) == 1
+
+
+def test_a_function_without_a_signature() -> None:
+    first = cachax.cache(operator.itemgetter(0))
+    x = jnp.ones(2)
+    assert first((x, 1)) is x

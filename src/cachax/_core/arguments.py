@@ -3,6 +3,7 @@ are kept for."""
 
 import contextlib
 import functools
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,14 @@ from .values import static_identity
 
 Place = int | str
 """The number of a positional argument, or the name of a keyword."""
+
+
+def signature(fun: Callable[..., Any]) -> inspect.Signature:
+    """Also of functions written in C, of which Python doesn't know it."""
+    try:
+        return inspect.signature(fun)
+    except ValueError:
+        return inspect.signature(lambda *args, **kwargs: None)
 
 
 class NotKeptError(Exception):

@@ -1,12 +1,11 @@
 """What cached methods and cached functions share: a key for each set of arguments."""
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from .arguments import Arguments, Place
+from .arguments import Arguments, Place, signature
 from .body import carrying_body
 from .computed import CallKey
 from .recent import Recent
@@ -19,7 +18,7 @@ class Calls:
     __wrapped__: Callable[..., Any]
 
     def __init__(self, fun: Callable[..., Any]) -> None:
-        self._signature = inspect.signature(fun)
+        self._signature = signature(fun)
         self._names: dict[Place, str] = dict(enumerate(self._signature.parameters))
         self._keys: WeakValueDictionary[Any, CallKey] = WeakValueDictionary()
         """Kept by the values that are kept under them, and so are the arguments."""

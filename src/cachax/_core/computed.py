@@ -10,7 +10,7 @@ from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .arguments import Arguments, NotKeptError
-from .fields import walk, walk_fields
+from .fields import is_open, walk, walk_fields
 from .inputs import NUMBERS, CannotRebuildError, Given, Inputs, inputs_of
 from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
 from .memo import (
@@ -24,6 +24,7 @@ from .memo import (
     memo_of,
 )
 from .recent import Recent
+from .structure import flatten, survives
 from .uses import (
     Learned,
     NotKnownError,
@@ -139,7 +140,7 @@ class Computed(Key):
         if memo.provider is not None:
             value = memo.provider(self)
             if value is not NOT_PROVIDED:
-                return _Found(value)
+                return _Found(for_another(value))
         reading = reading_of(obj)
         if reading is not None:
             context, original = reading
@@ -180,8 +181,7 @@ class Computed(Key):
         if self.uses_supplied(obj, inputs, uses):
             return None
         if found.table is not None:
-            noted = Noted(self, inputs, uses.statics(inputs), value)
-            found.table.noted.append(noted)
+            found.table.note(self, inputs, uses.statics(inputs), value)
             return None
         if not (memo.is_unchanged(obj) or is_unchanged(obj, inputs)):
             return None  # others would lack what the body has set
@@ -215,7 +215,7 @@ class Computed(Key):
         except CannotRebuildError:
             return self.evaluate(obj, None)[0]
         if table is not None:
-            table.noted.append(Noted(self, inputs, uses.statics(inputs), value))
+            table.note(self, inputs, uses.statics(inputs), value)
         elif not used:
             self.note(inputs, uses, value)
         return value
@@ -414,6 +414,16 @@ class Noted(NamedTuple):
     value: Any
 
 
+def for_another(value: Any) -> Any:
+    """A value that the user gets, or a different object: the lists and dictionaries in
+    it are its own."""
+    if not any(map(is_open, walk(value))):
+        return value
+    leaves, structure = flatten(value, lambda x: may_have_values(type(x)))
+    new = structure.unflatten(leaves)
+    return new if survives(value, structure, leaves) else value
+
+
 class Argument(NamedTuple):
     """A traced object that values are provided for."""
 
@@ -430,7 +440,9 @@ class Argument(NamedTuple):
 
     def read(self, key: Computed) -> Any:
         """The value for the inputs that it came with."""
-        return key.read(self.obj) if self.is_unchanged else self.provide(key)
+        value = self.provide(key)
+        is_inside = value is NOT_PROVIDED and self.is_unchanged
+        return key.read(self.obj) if is_inside else value
 
 
 class Table:
@@ -447,12 +459,16 @@ class Table:
         self.passed: dict[int, tuple[Any, Any]] = {}
         """Tracers that came out of a function unchanged, and what went in."""
 
+    def note(self, key: Computed, inputs: Inputs, statics: Any, value: Any) -> None:
+        """A value was computed."""
+        self.noted.append(Noted(key, inputs, statics, for_another(value)))
+
     def find(self, key: Computed, obj: Any, inputs: Inputs) -> Any:
         """A value of a different object of this trace that holds for `obj` too."""
         for noted in self.noted:
             is_same = noted.key is key and self.holds(noted, inputs)
             if is_same and may_be_kept(noted.value, obj):
-                return noted.value
+                return for_another(noted.value)
         learned: Uses | None = None
         for argument in self.arguments:
             its = argument.inputs
@@ -465,7 +481,7 @@ class Table:
             if self.holds(noted, inputs) and argument.is_shared(key):
                 value = argument.read(key)
                 if value is not NOT_PROVIDED:
-                    return value
+                    return for_another(value)
         return NOT_PROVIDED
 
     def holds(self, noted: Noted, inputs: Inputs) -> bool:

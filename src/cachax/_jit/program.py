@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from .._compat import CONCRETE, UNSPECIFIED, Tracer, current_trace
+from .._core.arguments import signature
 from .._core.computed import Argument, Table, tables
 from .._core.inputs import NUMBERS, inputs_of
 from .._core.levels import traces_in
@@ -147,10 +148,7 @@ def _sign(run: Any, fun: Any, takes_values: bool) -> None:
     """Give `run` the signature of the user's function, after the values: JAX's messages
     name arguments by it, and static ones are found by it."""
     values = inspect.Parameter("_cached_values", inspect.Parameter.POSITIONAL_ONLY)
-    try:
-        parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):
-        parameters = inspect.signature(lambda *args, **kwargs: None).parameters.values()
+    parameters = signature(fun).parameters.values()
     before = [values] if takes_values else []
     run.__signature__ = inspect.Signature([*before, *parameters])
 

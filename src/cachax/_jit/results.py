@@ -15,7 +15,7 @@ from jax.tree_util import tree_flatten
 
 from .._compat import CONCRETE, Tracer, has_several_devices, trace_context
 from .._core import index
-from .._core.computed import Computed, Noted, Table, table_of
+from .._core.computed import Computed, Table, table_of
 from .._core.fields import walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
@@ -406,4 +406,4 @@ def _take_traced(
         if table is not None and inputs is not None:
             statics = each.statics.uses.statics(inputs)
             statics = statics._replace(settings=each.statics.settings)
-            table.noted.append(Noted(each.key, inputs, statics, value))
+            table.note(each.key, inputs, statics, value)
