@@ -1,5 +1,7 @@
 """Values that methods of plain classes compute on first use, as in real packages."""
 
+import textwrap
+
 import pytest
 
 from linted import codes, severities
@@ -55,6 +57,8 @@ def test_an_attribute_of_a_plain_class_is_information() -> None:
         # where something starts, or random
         ("expanded(self.radial, self.n).reshape(1, -1)", "jnp.zeros(self.n)"),
         ("expanded(self.radial, self.n)", "jax.random.normal(self.radial, (self.n,))"),
+        # trax: InfinitePositionalEncoding._get_noise
+        ("expanded(self.radial, self.n)", "expanded(bits(self._rng), self.n)"),
         # the constructor is given it (geojax: Minimize.x0)
         ("self.forget()", "self._full = jnp.ones(n)"),
         # it looks whether it is traced
@@ -143,6 +147,11 @@ def test_a_function_is_not_an_array() -> None:
             return self._run
     """
     assert codes(text) == []
+    # An object of another kind (kfac_jax: GraphPattern.graph), and what may be numpy's
+    # (desilike: GeoFPTAXTracerBispectrumMultipoles.calculate).
+    for made in ("package.Graph(self.table)", "package.kernel(self.table)"):
+        other = text.replace("make(self.table)", made)
+        assert codes("import package\n" + textwrap.dedent(other)) == []
     called = text.replace(
         "        return run\n\n    class", "        return run(table)\n\n    class"
     )
@@ -173,7 +182,7 @@ def test_what_is_returned_is_as_annotated() -> None:
     assert codes(part) == []
 
 
-def test_a_method_that_fills_it_for_another() -> None:
+def test_a_method_that_a_property_calls_to_fill_it() -> None:
     text = """
     class Spectrum:
         def __init__(self, signal):

@@ -157,10 +157,11 @@ def is_concrete(function: FunctionNode, code: Code) -> bool:
     return any(_OUTSIDE.fullmatch(name) for name in names)
 
 
-def holds_arrays(write: Write, function: FunctionNode, obj: str, code: Code) -> bool:
-    """Whether it is an array that a function keeps: by its value, else because the
-    function returns it and is annotated to return an array."""
-    kind = code.kinds.kept(write.value, code.module)
+def holds_arrays(
+    write: Write, function: FunctionNode, obj: str, code: Code, kind: Kind
+) -> bool:
+    """Whether it is an array that a function keeps: by the kind of the value, else
+    because the function returns it and is annotated to return an array."""
     if kind is Kind.UNKNOWN and is_returned_whole(write, function, obj, code.module):
         kind = code.kinds.of_annotation(function.returns, code.module)
     return kind.has_arrays

@@ -367,11 +367,16 @@ class Kinds:
         """The kind of a value that code keeps for later: an array from one of the
         assignments of a variable is enough, and so is what a function makes of
         arrays."""
-        kind = self.sometimes(value, module)
-        made = kind is Kind.UNKNOWN and (
-            self._is_made_of_arrays(value, module) or self._may_hold(value, module)
-        )
+        kind = self.computed(value, module)
+        made = kind is Kind.UNKNOWN and self._is_made_of_arrays(value, module)
         return Kind.TREE if made else kind
+
+    def computed(self, value: ast.expr | None, module: Module) -> Kind:
+        """The same, but what an unknown function makes of arrays is unknown: it may be
+        an object of any kind, or made with numpy."""
+        kind = self.sometimes(value, module)
+        holds = kind is Kind.UNKNOWN and self._may_hold(value, module)
+        return Kind.TREE if holds else kind
 
     def _may_hold(self, value: ast.expr | None, module: Module, depth: int = 4) -> bool:
         """Whether a value is an array, or has one in it, for one of the assignments of
@@ -429,8 +434,6 @@ class Kinds:
                     for argument in stored
                 )
             case Definition(other, ast.FunctionDef() as function):
-                if any(closures_returned(function, other, self._project)):
-                    return False
                 if (
                     self._makes_arrays(function, other)
                     and self.of_annotation(function.returns, other).has_arrays

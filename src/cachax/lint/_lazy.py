@@ -29,6 +29,8 @@ from ._writes import (
 _LOADS = re.compile(
     r"_*(load|read|open|download|fetch|restore|from_file|from_pretrained)"
 )
+# Drawn by a function that is not of jax.random.
+_RANDOM = re.compile(r"(^|_)(p?rngs?|seed|random\w*)(_|$)")
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _is_filled(
 
 
 def _starts_empty(field: Field | None) -> bool:
-    """What the constructor is given may be anything, and is no cache."""
+    """Whether the constructor sets it to None: what it is given is not a cache."""
     if field is None:
         return True
     if field.default is not None and not field.is_optional:
@@ -146,17 +148,15 @@ def _methods_called(body: list[ast.stmt], obj: str, cls: Class) -> list[Function
 
 def _is_derived(write: Write, function: FunctionNode, obj: str, code: Code) -> bool:
     """Whether it is an array that is computed, and the object is read for that."""
-    if write.value is None or not holds_arrays(write, function, obj, code):
+    kind = code.kinds.computed(write.value, code.module)
+    if write.value is None or not holds_arrays(write, function, obj, code, kind):
         return False
     inputs = Inputs(function, code)
     inputs.add(write.value)
-    if (
-        not inputs.computed
-        or inputs.drawn
-        or (obj, write.attribute) in inputs.attributes
-    ):
+    if not inputs.computed or inputs.drawn or is_loading(function):
         return False
-    if is_loading(function):
+    names = {*inputs.variables, *(name for _, name in inputs.attributes)}
+    if write.attribute in names or any(map(_RANDOM.search, names)):
         return False
     return any(read.attr != write.attribute for read in reads_of(obj, function))
 
@@ -180,8 +180,8 @@ def _is_read(attribute: str, cls: Class) -> bool:
 
 
 def _is_state(attribute: str, function: FunctionNode, cls: Class, code: Code) -> bool:
-    """Whether another function assigns it a value of its own. To forget it, or to store
-    what the caller gives, is what is done with a cache too."""
+    """Whether another function assigns a value that it computes. To forget it, or to
+    store what the caller gives, is what is done with a cache too."""
     for other in code.module.functions:
         if other is function or is_maker(other, cls):
             continue

@@ -164,7 +164,8 @@ def _kept_items(function: FunctionNode, obj: str, code: Code) -> Iterator[Write]
 def _has_arrays(write: Write, function: FunctionNode, obj: str, code: Code) -> bool:
     """Arrays, or a function that reads some which are computed where it is made."""
     made = closures_in([write.value], function, code.module, code.project)
-    return holds_arrays(write, function, obj, code) or any(
+    kind = code.kinds.kept(write.value, code.module)
+    return holds_arrays(write, function, obj, code, kind) or any(
         map(code.kinds.array_in, made)
     )
 
