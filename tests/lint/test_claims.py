@@ -159,6 +159,27 @@ def test_cx201_is_stale_has_no_gradient_and_changes_the_tree() -> None:
         assert bool(jnp.allclose(gradient, 2 * ONES)) is correct
 
 
+def test_cx201_on_a_plain_class_is_stale_and_keeps_a_tracer() -> None:
+    class Foo:
+        def __init__(self, a: jax.Array) -> None:
+            self.a = a
+            self._energy = None
+
+        def energy(self) -> jax.Array:
+            if self._energy is None:
+                self._energy = jnp.sum(self.a**2)
+            return self._energy
+
+    foo = Foo(ONES)
+    before = foo.energy()
+    foo.a = 2 * ONES
+    assert foo.energy() == before
+    foo = Foo(ONES)
+    jax.jit(lambda x: x + foo.energy())(1.0)
+    with pytest.raises(Leak):
+        foo.energy() + 1
+
+
 def test_cx202_is_stale() -> None:
     cosmology = example("CX202")["Cosmology"](jnp.array(1.0))
     before = cosmology.distances()

@@ -111,7 +111,7 @@ def _reads_array(
     read: ast.Attribute, module: Module, cls: Class, code: Code, depth: int
 ) -> bool:
     field = cls.fields.get(read.attr)
-    if field is None or cls.method(read.attr) is not None or _is_linen(cls):
+    if field is None or cls.method(read.attr) is not None or is_linen(cls):
         return False
     match module.parent(read):
         case ast.Attribute(_, name) if name in ATTRIBUTES_OF_NO_ARRAY:
@@ -123,7 +123,7 @@ def _reads_array(
         case ast.Compare(_, operators) if all(map(_is_identity, operators)):
             return False  # `self.x is None`
     other = _class_of(field, code) if depth > 0 else None
-    if other is not None and other is not cls and not _is_linen(other):
+    if other is not None and other is not cls and not is_linen(other):
         for path in _paths(read, module):
             found = _has_array(other, path, code, depth)
             if found:
@@ -232,7 +232,7 @@ def _is_leaf(field: Field, cls: Class, code: Code) -> bool:
     return code.kinds.of_field(field) is not Kind.OTHER
 
 
-def _is_linen(cls: Class) -> bool:
+def is_linen(cls: Class) -> bool:
     """A module of flax.linen or haiku: its arrays are made in the trace."""
     bases = [base for owner in cls.ancestors for base in owner.bases]
     return any(isinstance(base, str) and _LINEN.fullmatch(base) for base in bases)

@@ -14,7 +14,14 @@ from ._finding import Severity
 from ._jax_names import Kind
 from ._module import FunctionNode, Module
 from ._project import Project
-from ._writes import is_maker, is_returned, own_object, writes
+from ._writes import (
+    Write,
+    is_maker,
+    is_returned,
+    is_returned_whole,
+    own_object,
+    writes,
+)
 
 _OUTSIDE = re.compile(r"jax\.(ensure_compile_time_eval|(_src\.)?core\.eval_context)")
 CACHAX = re.compile(r"cachax\.cached_(property|method)")
@@ -148,6 +155,22 @@ def is_concrete(function: FunctionNode, code: Code) -> bool:
         if isinstance(item.context_expr, ast.Call)
     )
     return any(_OUTSIDE.fullmatch(name) for name in names)
+
+
+def holds_arrays(
+    write: Write, function: FunctionNode, obj: str, code: Code, kind: Kind
+) -> bool:
+    """Whether it is an array that a function keeps: by the kind of the value, else
+    because the function returns it and is annotated to return an array."""
+    if kind is Kind.UNKNOWN and is_returned_whole(write, function, obj, code.module):
+        kind = code.kinds.of_annotation(function.returns, code.module)
+    return kind.has_arrays
+
+
+def mentions_tracers(function: FunctionNode) -> bool:
+    """It looks itself whether it is traced."""
+    names = (getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(function))
+    return any("tracer" in name.lower() or "trace_state" in name for name in names)
 
 
 def _home_made(cls: Class, function: FunctionNode, code: Code) -> Iterator[Kept]:

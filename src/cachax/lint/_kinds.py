@@ -367,9 +367,44 @@ class Kinds:
         """The kind of a value that code keeps for later: an array from one of the
         assignments of a variable is enough, and so is what a function makes of
         arrays."""
-        kind = self.sometimes(value, module)
+        kind = self.computed(value, module)
         made = kind is Kind.UNKNOWN and self._is_made_of_arrays(value, module)
         return Kind.TREE if made else kind
+
+    def computed(self, value: ast.expr | None, module: Module) -> Kind:
+        """The same, but what an unknown function makes of arrays is unknown: it may be
+        an object of any kind, or made with numpy."""
+        kind = self.sometimes(value, module)
+        holds = kind is Kind.UNKNOWN and self._may_hold(value, module)
+        return Kind.TREE if holds else kind
+
+    def _may_hold(self, value: ast.expr | None, module: Module, depth: int = 4) -> bool:
+        """Whether a value is an array, or has one in it, for one of the assignments of
+        its variables and one of the `return` statements of the functions it calls."""
+        if depth <= 0 or self.sometimes(value, module).has_arrays:
+            return depth > 0
+        match value:
+            case ast.Tuple(parts) | ast.List(parts) | ast.Dict(_, parts):
+                return any(self._may_hold(part, module, depth - 1) for part in parts)
+            case ast.Name():
+                bounds = [b for b in self._bounds(value, module) if not _adds(b)]
+                values = [bound.value for bound in bounds]
+                return any(self._may_hold(one, module, depth - 1) for one in values)
+            case ast.Call(ast.Attribute(inner, name)) if name in _CLEAR_METHODS:
+                return self._may_hold(inner, module, depth - 1)
+            case ast.Call(function):
+                found = self._function_called(function, module)
+                if found is None or found[0] in self._asked:
+                    return False
+                inner_function, other = found
+                nodes = other.own_nodes(inner_function)
+                returned = [n.value for n in nodes if isinstance(n, ast.Return)]
+                self._asked.add(inner_function)
+                try:
+                    return any(self._may_hold(v, other, depth - 1) for v in returned)
+                finally:
+                    self._asked.remove(inner_function)
+        return False
 
     def _is_made_of_arrays(
         self, value: ast.expr | None, module: Module, depth: int = 4

@@ -31,6 +31,14 @@ def members_read(
     return _methods(found)
 
 
+def reached_in_traces(code: Code) -> set[FunctionNode]:
+    """The methods that traced functions call on objects that are not arguments."""
+    return code.module.remember(
+        reached_in_traces,
+        lambda: {f for traced in code.traced for f in members_read(traced, code)},
+    )
+
+
 def attributes_read(function: FunctionNode, cls: Class) -> set[str]:
     """The attributes of its object that a method reads, by itself or through others."""
     return {read.attr for read, _ in reads_reached([function.name], cls)}

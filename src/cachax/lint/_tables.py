@@ -39,7 +39,7 @@ def entries(function: FunctionNode, module: Module) -> Iterator[Entry]:
             starts_as: Callable[[ast.expr], bool]
             match target:
                 case ast.Subscript(ast.Name(table)) if table not in own - declared:
-                    starts_as = _is_empty
+                    starts_as = is_empty_table
                 case ast.Name(table) if table in declared:
                     starts_as = is_none
                 case _:
@@ -50,7 +50,7 @@ def entries(function: FunctionNode, module: Module) -> Iterator[Entry]:
             made = [bound.value for bound in module.bound_in(scope)[table]]
             known = bool(made) and all(v is not None and starts_as(v) for v in made)
             kept = _is_returned(table, node, nodes) or _is_read_back(table, node, nodes)
-            if known and kept:
+            if known and kept and not _may_have_no_key(target, nodes):
                 yield Entry(table, node.value, node)
 
 
@@ -61,7 +61,8 @@ def _scope_of(name: str, function: FunctionNode, module: Module) -> ScopeNode | 
     return next((s for s in scopes if name in module.bound_in(s)), None)
 
 
-def _is_empty(value: ast.expr) -> bool:
+def is_empty_table(value: ast.expr) -> bool:
+    """`{}`, `dict()`, `OrderedDict()`, ..."""
     match value:
         case ast.Dict([], []):
             return True
@@ -85,6 +86,28 @@ def _asked_for(nodes: list[ast.AST]) -> set[str]:
                 inner = (part for statement in body for part in ast.walk(statement))
                 found |= {part.id for part in inner if isinstance(part, ast.Name)}
     return found
+
+
+def _may_have_no_key(target: ast.expr, nodes: list[ast.AST]) -> bool:
+    """`if key is None: return value`: nothing is kept for arguments without a key, as
+    tracers are."""
+    names = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+    for node in nodes:
+        match node:
+            case ast.Assign([ast.Name(name)], value) if name in names:
+                names |= {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+    tests = (n.test for n in nodes if isinstance(n, ast.If) and _returns(n))
+    compared = (n for test in tests for n in ast.walk(test))
+    for node in compared:
+        match node:
+            case ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]):
+                if name in names:
+                    return True
+    return False
+
+
+def _returns(node: ast.If) -> bool:
+    return isinstance(node.body[-1], ast.Return)
 
 
 def _is_missing(handler: ast.ExceptHandler) -> bool:

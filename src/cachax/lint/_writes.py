@@ -142,6 +142,25 @@ def is_returned(write: Write, function: FunctionNode, obj: str, module: Module) 
     )
 
 
+def is_returned_whole(
+    write: Write, function: FunctionNode, obj: str, module: Module
+) -> bool:
+    """Whether the function returns just that: `return self.x`, `return self.x[key]`."""
+    nodes = module.own_nodes(function)
+    aliases = _aliases(nodes, obj)
+    for node in nodes:
+        value = node.value if isinstance(node, ast.Return) else None
+        match write.value, value:
+            case ast.Name(name), ast.Name(other) if name == other:
+                return True
+            case _, ast.Name(name) | ast.Subscript(ast.Name(name)):
+                if aliases.get(name) == write.attribute:
+                    return True
+            case _, ast.expr() if write.attribute in _attribute_of(value, obj):
+                return True
+    return False
+
+
 def _is_class_name(node: ast.expr) -> bool:
     name = (dotted(node) or "").rpartition(".")[2]
     return name.lstrip("_")[:1].isupper()
@@ -330,6 +349,84 @@ def _asked_in(test: ast.expr, obj: str, aliases: dict[str, str]) -> set[str]:
         case ast.Name(name):
             return {aliases[name]} if name in aliases else set()
     return set(_attribute_of(test, obj))
+
+
+def missing_if(test: ast.expr, obj: str, aliases: dict[str, str]) -> set[str]:
+    """The attributes of an object that are not there if a condition is true:
+    `self.x is None`, `not hasattr(self, "x")`, `key not in self.x`."""
+    match test:
+        case ast.UnaryOp(ast.Not(), operand):
+            return there_if(operand, obj, aliases) or _asked_in(operand, obj, aliases)
+        case ast.BoolOp(_, values):
+            return set().union(*(missing_if(value, obj, aliases) for value in values))
+        case ast.Compare(_, [ast.Is() | ast.Eq()], [ast.Constant(None)]):
+            return _asked_in(test, obj, aliases)
+        case ast.Compare(_, [ast.NotIn()]):
+            return _asked_in(test, obj, aliases)
+    return set()
+
+
+def there_if(test: ast.expr, obj: str, aliases: dict[str, str]) -> set[str]:
+    """The attributes of an object that are there if a condition is true."""
+    match test:
+        case ast.UnaryOp(ast.Not(), operand):
+            return missing_if(operand, obj, aliases)
+        case ast.BoolOp(ast.And(), values):
+            return set().union(*(there_if(value, obj, aliases) for value in values))
+        case ast.Compare(_, [ast.IsNot() | ast.NotEq()], [ast.Constant(None)]):
+            return _asked_in(test, obj, aliases)
+        case ast.Compare(_, [ast.In()]):
+            return _asked_in(test, obj, aliases)
+        case ast.BoolOp() | ast.Compare():
+            return set()
+    return _asked_in(test, obj, aliases)
+
+
+def is_filled_first(
+    write: Write, function: FunctionNode, obj: str, module: Module
+) -> bool:
+    """Whether a statement runs where the attribute is not there yet: in the branch for
+    that, after the other has returned, or where an error says so."""
+    aliases = _aliases(module.own_nodes(function), obj)
+    inner: ast.AST = write.node
+    for outer in module.around(write.node):
+        match outer:
+            case ast.If(test, body, orelse):
+                there = there_if(test, obj, aliases)
+                missing = missing_if(test, obj, aliases)
+                if write.attribute in (missing if inner in body else there):
+                    return inner in body or inner in orelse
+            case ast.ExceptHandler() if _is_missing(outer):
+                return True
+        if _has_returned(write.attribute, inner, outer, obj, aliases):
+            return True
+        if outer is function:
+            return False
+        inner = outer
+    return False
+
+
+def _has_returned(
+    attribute: str, inner: ast.AST, outer: ast.AST, obj: str, aliases: dict[str, str]
+) -> bool:
+    """`if self.x is not None: return self.x` in the same block, before a statement; or
+    `try: return self.x`, `except AttributeError: pass`."""
+    for block in ("body", "orelse", "finalbody"):
+        statements = getattr(outer, block, None)
+        if not isinstance(statements, list) or inner not in statements:
+            continue
+        for before in statements[: statements.index(inner)]:
+            match before:
+                case ast.If(test, [*_, ast.Return()]):
+                    if attribute in there_if(test, obj, aliases):
+                        return True
+                case ast.Try([ast.Return()], handlers):
+                    if any(map(_is_missing, handlers)):
+                        return True
+                case ast.With(items, [ast.Return()]):
+                    if any(map(_suppresses_missing, items)):
+                        return True
+    return False
 
 
 def _attribute_of(node: ast.AST, obj: str) -> list[str]:

@@ -11,7 +11,8 @@ information. Also finds them on methods of objects that
 hold arrays: of any pytree class with an array field, and of a plain class if the method
 reads an array of its object and the linter can't tell what it returns. Also finds
 functions that keep JAX arrays in a dictionary or a global variable, look whether they
-are there, and return them or read them back (information).
+are there, and return them or read them back (information), unless the function returns
+before that if the key is None.
 
 ## Why is this bad?
 
@@ -67,7 +68,7 @@ from .._descriptors import Caching, caching, is_table
 from .._finding import Severity
 from .._held import arrays_read
 from .._jax_names import Kind
-from .._kept import is_concrete
+from .._kept import is_concrete, mentions_tracers
 from .._module import FunctionNode, dotted
 from .._project import Definition
 from .._tables import entries
@@ -99,9 +100,9 @@ def _by_hand(function: FunctionNode, code: Code) -> Iterator[Found]:
     """A dictionary or a global variable that a function fills. Whether it is called in
     a trace is rarely seen in its file."""
     for entry in entries(function, code.module):
-        if not code.kinds.sometimes(entry.value, code.module).has_arrays:
+        if not code.kinds.kept(entry.value, code.module).has_arrays:
             continue
-        if is_concrete(function, code) or _mentions_tracers(function):
+        if is_concrete(function, code) or mentions_tracers(function):
             continue
         yield Found(
             entry.node,
@@ -109,11 +110,6 @@ def _by_hand(function: FunctionNode, code: Code) -> Iterator[Found]:
             "called in a trace, it keeps a tracer. Use numpy instead.",
             Severity.INFORMATION,
         )
-
-
-def _mentions_tracers(function: FunctionNode) -> bool:
-    names = (getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(function))
-    return any("tracer" in name.lower() or "trace_state" in name for name in names)
 
 
 def _is_table(decorator: ast.expr, code: Code) -> bool:

@@ -7,7 +7,11 @@ one which is computed where it is made, if the same function tests whether the k
 there, and the class is a pytree or is read in traced code. Also finds
 `obj._workspace[key] = value` on a parameter, if the name of the attribute suggests a
 cache and the function computes something from the object. On plain classes that no
-traced function of the file uses, the finding is information.
+traced function of the file uses, the finding is information: if the name suggests a
+cache, or if the dictionary is private, starts empty, and holds only what one method
+computes from the object and returns. What is read from files is not reported there. If
+the value is unknown, the function returns it, and is annotated to return an array, it
+counts as one.
 
 ## Why is this bad?
 
@@ -83,9 +87,10 @@ from .._closures import closures_in
 from .._code import Code, Found
 from .._families import Keeps
 from .._finding import Severity
-from .._kept import is_concrete
+from .._kept import holds_arrays, is_concrete
+from .._lazy import is_lazy_item, is_loading
 from .._module import FunctionNode
-from .._reach import members_read
+from .._reach import reached_in_traces
 from .._tracing import parameters
 from .._writes import Write, is_maker, own_object, writes
 
@@ -107,9 +112,13 @@ def check(code: Code) -> Iterator[Found]:
                         yield _found(write, function.name, parameter, sure)
         elif not is_maker(function, cls) and not _is_nnx(cls):
             for write in _kept_items(function, obj, code):
-                if cls.family or function in _reached(code):
+                if cls.family or function in reached_in_traces(code):
                     yield _found(write, _name(cls, function), obj, sure=True)
-                elif _CACHE.search(write.attribute):
+                elif is_loading(function):
+                    continue
+                elif _CACHE.search(write.attribute) or is_lazy_item(
+                    write, function, cls, code
+                ):
                     yield _found(write, _name(cls, function), obj, sure=False)
 
 
@@ -139,14 +148,6 @@ def _use_of(function: FunctionNode, name: str) -> ast.Name | None:
     return next(uses, None)
 
 
-def _reached(code: Code) -> set[FunctionNode]:
-    """The methods that traced functions call on objects that are not arguments."""
-    return code.module.remember(
-        _reached,
-        lambda: {f for traced in code.traced for f in members_read(traced, code)},
-    )
-
-
 def _is_nnx(cls: Class) -> bool:
     return cls.family is not None and cls.family.keeps is Keeps.STATIC
 
@@ -156,14 +157,15 @@ def _kept_items(function: FunctionNode, obj: str, code: Code) -> Iterator[Write]
         return
     for write in writes(function, obj, code.module):
         kept = write.is_item and write.is_lazy and not _is_part(write.key)
-        if kept and _has_arrays(write, function, code):
+        if kept and _has_arrays(write, function, obj, code):
             yield write
 
 
-def _has_arrays(write: Write, function: FunctionNode, code: Code) -> bool:
+def _has_arrays(write: Write, function: FunctionNode, obj: str, code: Code) -> bool:
     """Arrays, or a function that reads some which are computed where it is made."""
     made = closures_in([write.value], function, code.module, code.project)
-    return code.kinds.kept(write.value, code.module).has_arrays or any(
+    kind = code.kinds.kept(write.value, code.module)
+    return holds_arrays(write, function, obj, code, kind) or any(
         map(code.kinds.array_in, made)
     )
 
