@@ -421,7 +421,7 @@ def _registered(cls: Any) -> Any:
 
 
 def node(cls: type) -> Any:
-    """With functions of its own to flatten it."""
+    """A pytree with its own functions to flatten it."""
     made: Any = dataclasses.dataclass(eq=False)(cls)
     names = [each.name for each in dataclasses.fields(made) if each.name != "k"]
 
