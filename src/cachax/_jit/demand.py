@@ -63,7 +63,7 @@ class Value:
     numbers: tuple[int, ...] = ()
     """The Python numbers and static leaves it depends on, likewise."""
     statics: Any = None
-    """What else it depends on, and what of its object it used (`Statics`)."""
+    """What else it depends on, and what of its object it used (`Given`)."""
     has_static_numbers: bool = False
     """Whether it depends on numbers that are not leaves."""
     inner: tuple[Any, ...] | None = ()

@@ -57,7 +57,7 @@ class Brought:
     is_shared: bool = True
     """Whether all objects have the same one, and not each its own dictionary."""
     statics: Any = None
-    """What else it depends on, and what of its object it used (`Statics`)."""
+    """What else it depends on, and what of its object it used (`Given`)."""
     traced: dict[int, int] = field(default_factory=dict)
     """Python numbers that the program takes as arrays: their places among the leaves,
     by position."""
