@@ -1047,3 +1047,23 @@ def test_clear_removes_the_value_for_every_order_of_a_dictionary() -> None:
     cachax.clear(obj)
     assert not cachax.is_cached(obj, "product")
     assert not cachax.is_cached(Named({**parts}), "product")
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_class_that_changes_its_arrays_when_it_is_rebuilt(is_warm: bool) -> None:
+    class Doubled:
+        def __init__(self, x: Any) -> None:
+            self.x = x * 2
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x)
+
+    jax.tree_util.register_pytree_node(
+        Doubled, lambda obj: ((obj.x,), None), lambda _, parts: Doubled(*parts)
+    )
+    obj = Doubled(jnp.ones(3))
+    if is_warm:
+        assert obj.total == 6
+    returned = cachax.jit(lambda obj: obj)(obj)
+    assert returned.total == jnp.sum(returned.x)

@@ -1,10 +1,13 @@
 """Where a value is computed, and whether it may be kept."""
 
+import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 
+import cachax
 from cachax._compat import CONCRETE, Tracer, current_trace, trace_of
 from cachax._core.levels import is_alive, level_of, may_be_kept, traces_in
 
@@ -87,3 +90,33 @@ def test_a_tracer_of_a_trace_that_is_over_is_dead() -> None:
     jax.jit(lambda x: saved.append(x) or x)(1.0)
     assert not is_alive(saved)
     assert is_alive([1.0])
+
+
+@pytest.mark.parametrize("name", ["by_property", "by_method"])
+@pytest.mark.parametrize("outer", [jax.grad, jax.jit])
+def test_a_class_whose_methods_close_over_a_tracer(name: str, outer: Any) -> None:
+    def f(z: Any) -> Any:
+        @jax.tree_util.register_dataclass
+        @dataclasses.dataclass(frozen=True)
+        class Scaled:
+            x: Any
+
+            @cachax.cached_property
+            def scaled(self) -> Any:
+                return self.x * z
+
+            def method(self) -> Any:
+                return self.x * z
+
+            @cachax.cached_property
+            def by_property(self) -> Any:
+                return jnp.sum(self.scaled)
+
+            @cachax.cached_property
+            def by_method(self) -> Any:
+                return jnp.sum(self.method())
+
+        obj = Scaled(jnp.ones(3))
+        return jnp.sum(jax.vmap(lambda i: getattr(obj, name) * i)(jnp.ones(2)))
+
+    assert outer(f)(2.0) == (12 if outer is jax.jit else 6)

@@ -35,7 +35,7 @@ from .._compat import (
     is_ref,
     set_current_trace,
 )
-from .fields import instance_dict, walk, walk_fields
+from .fields import instance_dict, made_locally, walk, walk_fields
 from .reads import is_watched
 
 Inputs = frozenset[int]
@@ -105,9 +105,7 @@ class Dependence(TraceBase):  # type: ignore[misc]
         if not functions:
             return frozenset()
         parts = [*walk(functions)]
-        classes = {type(x) for x in parts if "<locals>" in type(x).__qualname__}
-        methods = [x for cls in classes for x in vars(cls).values() if callable(x)]
-        parts += walk(methods)  # they may close over something as well
+        parts += walk([*made_locally(parts)])
         inputs = self.inputs_of(parts)
         self.has_closures |= bool(inputs) or any(map(is_watched, parts))
         return inputs

@@ -16,7 +16,7 @@ import types
 import weakref
 from array import array
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -90,6 +90,17 @@ def all_parts(x: object) -> list[Any]:
     if list_parts is not None:
         return list_parts(x)
     return [] if type(x) in plain_leaves else _referents(x)
+
+
+def made_locally(things: Iterable[Any]) -> Iterator[Any]:
+    """The functions in the classes of these things, if the classes are made inside a
+    function: they may close over something."""
+    for cls in {cls for x in things for cls in type(x).__mro__}:
+        for x in vars(cls).values() if "<locals>" in cls.__qualname__ else ():
+            for name in ("fget", "__func__", "body"):
+                x = getattr(x, name, x)
+            if callable(x):
+                yield x
 
 
 def walk_fields(root: object) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from .._compat import (
     parent_of,
     trace_of,
 )
-from .fields import walk
+from .fields import made_locally, walk
 
 
 class UsesAxisError(Exception):
@@ -59,14 +59,17 @@ def traces_in(*things: object) -> set[Trace]:
 def level_of(obj: object, body: object = None) -> Iterator[None]:
     """Operations inside this context happen at the level of `obj`.
 
-    What the body closes over counts as well: a class made inside a traced function
-    may use the function's tracers. Then the value belongs to that inner level. And an
-    object with a reference is at the level of what was written to it: the current one.
+    What the body and the class close over counts as well: a class made inside a traced
+    function may use the function's tracers. Then the value belongs to that inner level.
+    And an object with a reference is at the level of what was written to it: the
+    current one.
     """
     current = current_trace()
     level = current
     if current is not CONCRETE and not any(map(is_ref, walk(obj))):
-        level = _innermost(traces_in(obj, body), current)
+        methods = traces_in([*made_locally(walk(obj))])  # they may have kept old ones
+        methods &= {*_with_outer(current)}
+        level = _innermost(traces_in(obj, body) | methods, current)
     if level is current:
         yield
         return

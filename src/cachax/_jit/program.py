@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -134,6 +135,8 @@ class Program:
             out = self.fun()(*args, **kwargs)
             if self._brings:
                 types = [*map(type, demand.leaves)] if self.computes_inside else None
+                if not _are_as_given(tree, leaves):
+                    leaves, types = [], None
                 out = bring_out(out, leaves, table, copies, types, self._has_tree)
             demand.check()
             return out
@@ -142,6 +145,13 @@ class Program:
             raise
         finally:
             tables.running.remove(table)
+
+
+def _are_as_given(tree: Any, leaves: list[Any]) -> bool:
+    """Whether these are the leaves that a program takes. A class may compute others
+    when it is rebuilt."""
+    again = jax.tree.leaves(jax.tree.unflatten(jax.tree.structure(tree), leaves))
+    return len(again) == len(leaves) and all(map(operator.is_, again, leaves))
 
 
 def _sign(run: Any, fun: Any, takes_values: bool) -> None:
