@@ -166,3 +166,41 @@ def test_each_object_has_its_own_list(is_argument: bool) -> None:
             assert use(obj) == (3, 8)
         assert len(obj.parts) == 1
     assert counts == {"parts": 1}
+
+
+def test_a_value_that_the_function_changes() -> None:
+    """It comes out as the body returned it, also of new objects."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Part:
+        z: Any
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Terms:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def terms(self) -> Any:
+            return {"a": self.x * 2}
+
+        @cachax.cached_property
+        def part(self) -> Any:
+            return Part(self.x * 3)
+
+    @cachax.jit
+    def use(obj: Any) -> Any:
+        new = Terms(obj.x + 1, obj.y)
+        for each in (obj, new):
+            each.terms["b"] = each.terms["a"] * 100
+            each.part.z = each.part.z * 100
+        return new, Terms(new.x, obj.y + 1)
+
+    for _ in range(12):
+        obj = Terms(jnp.float32(1), jnp.float32(1))
+        new, other = use(obj)
+        assert (obj.terms, obj.part.z) == ({"a": 2}, 3)
+        for each in (new, other):
+            assert (each.terms, each.part.z) == ({"a": 4}, 6)

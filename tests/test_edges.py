@@ -1067,3 +1067,20 @@ def test_a_class_that_changes_its_arrays_when_it_is_rebuilt(is_warm: bool) -> No
         assert obj.total == 6
     returned = cachax.jit(lambda obj: obj)(obj)
     assert returned.total == jnp.sum(returned.x)
+
+
+def test_a_key_that_looks_like_code() -> None:
+    @dataclass(eq=False)
+    class Sum:
+        x: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x)
+
+    jax.tree_util.register_dataclass(Sum, data_fields=["x"], meta_fields=[])
+    keys = ["plain", "all_leaves(args, kwargs)", "'"]
+    use = cachax.jit(lambda parts: sum(parts[key].total for key in keys))
+    for i in range(12):
+        parts = {key: Sum(jnp.full(2, float(i))) for key in keys}
+        assert use(parts) == use(parts) == 6 * i

@@ -238,14 +238,17 @@ class Reader:
         cls = type(thing)
         if cls in (dict, OrderedDict):
             keys = thing if cls is OrderedDict else in_order(thing)
-            is_literal = {int, str}.__contains__
-            names = [repr(x) if is_literal(type(x)) else self.constant(x) for x in keys]
-            return [f"{code}[{name}]" for name in names]
+            return [f"{code}[{self._key(key)}]" for key in keys]
         if isinstance(thing, list | tuple):
             return [f"{code}[{i}]" for i in range(len(thing))]
         if not names or any(type(name) is not str for name in names):
             return None
         return [self.field(code, name, thing) for name in names]
+
+    def _key(self, key: Any) -> str:
+        """The expression for a key of a dictionary."""
+        is_name = type(key) is str and key.isidentifier()
+        return repr(key) if is_name or type(key) is int else self.constant(key)
 
     def field(self, code: str, name: str, obj: Any) -> str:
         """The expression for a field of an object, whose expression is `code`."""
