@@ -176,6 +176,10 @@ def test_a_value_that_the_function_changes() -> None:
     class Part:
         z: Any
 
+        @cachax.cached_property
+        def doubled(self) -> Any:
+            return self.z * 2
+
     @jax.tree_util.register_dataclass
     @dataclasses.dataclass(frozen=True)
     class Terms:
@@ -193,14 +197,18 @@ def test_a_value_that_the_function_changes() -> None:
     @cachax.jit
     def use(obj: Any) -> Any:
         new = Terms(obj.x + 1, obj.y)
+        results = []
         for each in (obj, new):
             each.terms["b"] = each.terms["a"] * 100
             each.part.z = each.part.z * 100
-        return new, Terms(new.x, obj.y + 1)
+            rebuilt = dataclasses.replace(each, y=each.y + 2).part
+            results.append((rebuilt.z, rebuilt.doubled))
+        return new, Terms(new.x, obj.y + 1), results
 
     for _ in range(12):
         obj = Terms(jnp.float32(1), jnp.float32(1))
-        new, other = use(obj)
+        new, other, results = use(obj)
+        assert results == [(3, 6), (6, 12)]
         assert (obj.terms, obj.part.z) == ({"a": 2}, 3)
         for each in (new, other):
             assert (each.terms, each.part.z) == ({"a": 4}, 6)

@@ -200,3 +200,48 @@ def test_with_a_different_configuration_inside() -> None:
             200,
             100,
         ]
+
+
+def test_of_a_part_that_is_in_a_value() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Both:
+        x: Any
+        part: Any
+
+        @cachax.cached_property
+        def both(self) -> Any:
+            return self.part, self.x * 2
+
+        @cachax.cached_property
+        def wave(self) -> Any:
+            return self.both[0].wave + 1
+
+    use = cachax.jit(lambda obj: (obj.both[0].wave + 0, obj.wave))
+    obj = Both(ONES, Part(ONES))
+    assert use(obj)[1][0] == jnp.sin(1) + 1  # before a value is supplied
+    obj.part.wave = jnp.full(2, 100.0)
+    for each in (obj, Both(2 * ONES, obj.part), dataclasses.replace(obj)):
+        assert (each.both[0].wave[0], each.wave[0]) == (100, 101)
+        assert [float(x[0]) for x in use(each)] == [100, 101]
+
+
+def test_a_value_that_the_function_assigns_again() -> None:
+    @cachax.jit
+    def use(part: Any) -> Any:
+        part.wave = part.x * 200
+        return part, part.wave + 0
+
+    @cachax.jit
+    def outer(part: Any) -> Any:
+        returned, wave = use(part)
+        return returned.wave, wave
+
+    part = Part(ONES)
+    part.wave = jnp.full(2, 100.0)
+    for _ in range(2):
+        returned, wave = use(part)
+        assert wave[0] == 200
+        assert returned.wave[0] == jnp.sin(1)  # as with `jax.jit`: it was not returned
+        assert [float(x[0]) for x in outer(part)] == [jnp.sin(1), 200]
+    assert part.wave[0] == 100

@@ -18,6 +18,7 @@ from .memo import (
     Key,
     Memo,
     Provider,
+    can_have_values,
     has_supplied,
     keys_of,
     may_have_values,
@@ -415,13 +416,22 @@ class Noted(NamedTuple):
 
 
 def for_another(value: Any) -> Any:
-    """A value that the user gets, or a different object: the lists and dictionaries in
-    it are its own."""
-    if not any(map(is_open, walk(value))):
+    """A value that the user gets, or a different object: what can be changed in it is
+    its own."""
+    if not any(map(is_open, walk(value))) or has_supplied(value):
         return value
-    leaves, structure = flatten(value, lambda x: may_have_values(type(x)))
-    new = structure.unflatten(leaves)
-    return new if survives(value, structure, leaves) else value
+
+    def is_object(x: Any) -> bool:
+        return x is not value and may_have_values(type(x))
+
+    leaves, structure = flatten(value, is_object)
+    if not survives(value, structure, leaves):
+        return value
+    own = [for_another(x) if is_object(x) else x for x in leaves]
+    new = structure.unflatten(own)
+    if can_have_values(value):
+        memo_of(new).provider = memo_of(value).provider
+    return new
 
 
 class Argument(NamedTuple):

@@ -274,14 +274,14 @@ def _follow(
     _check_value(rebuilt, leaves, copy)
     if trace.was_refused or not survives(value, structure, leaves):
         raise _NotAFunctionError
-    reads = reading.reads | (all_reads(obj) if inputs.in_keys else {})
+    parts = [x for x in leaves if copy.is_copy(x)]  # of the object, in the value
+    reads = reading.reads | all_reads(obj if inputs.in_keys else parts)
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
     read = copy.read.positions
     if trace.has_closures:
         read = {*range(len(inputs.arrays))}
-    parts = [x for x in leaves if copy.is_copy(x)]  # of the object, in the value
     for its in filter(None, map(inputs_of, parts)):
         read |= _places(arrays, its, ())
     # What of numpy's arrays is used is not known, nor what depends on it.

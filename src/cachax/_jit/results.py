@@ -8,7 +8,7 @@ that were computed on it there.
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.tree_util import tree_flatten
@@ -16,7 +16,7 @@ from jax.tree_util import tree_flatten
 from .._compat import CONCRETE, Tracer, has_several_devices, trace_context
 from .._core import index
 from .._core.computed import Computed, Table, table_of
-from .._core.fields import walk
+from .._core.fields import attributes, walk
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import traces_in
 from .._core.memo import (
@@ -26,6 +26,7 @@ from .._core.memo import (
     memo_of,
     preset_keys,
 )
+from .._core.sources import names_of
 from .._core.structure import Structure, survives
 from .._core.uses import Uses
 from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
@@ -95,6 +96,19 @@ class Brought:
         memo_of(obj).supply(self.key, self.packed.fill(arrays, ()))
 
 
+class Returned(NamedTuple):
+    """An object of the result that is an object of the arguments."""
+
+    number: int
+    """In the result."""
+    slot: int
+    """Among the arguments."""
+    is_same: bool
+    """Whether it still has its fields."""
+    assigned: frozenset[str]
+    """Properties that the function has assigned."""
+
+
 class About(int):
     """What was learned in the trace, and which comes out with the result: a dictionary
     with this as its key, because JAX rebuilds that without any Python code.
@@ -106,9 +120,7 @@ class About(int):
     """Pairs of a leaf of the arguments and the leaf of the result that it is."""
     same: Pairs = ()
     """Pairs of leaves of the result that are the same."""
-    returned: tuple[tuple[int, int, bool], ...] = ()
-    """Objects of the result that are objects of the arguments: the numbers of both, and
-    whether they still have their fields."""
+    returned: tuple["Returned", ...] = ()
     brought: tuple[Brought, ...] = ()
     keep: Any = None
     """Keeps it all, given the arguments, the result and the arrays of the values."""
@@ -155,10 +167,11 @@ class About(int):
         # What follows an argument may be known only when its values are.
         steps = [*code[True], *follow(self.follows, given, its_leaves), *code[False]]
         steps += follow(self.same, returned, out_leaves)
-        owners = [entry.objects(tree)[slot] for _, slot, _ in self.returned]
+        owners = [entry.objects(tree)[x.slot] for x in self.returned]
         keys = (key for owner in owners for key in keys_of(type(owner)).values())
         if any(key.was_supplied for key in keys):
-            steps.append(f"pass_on({self.returned}, entry, args, kwargs, out)")
+            names["objects"] = self.returned
+            steps.append("pass_on(objects, entry, args, kwargs, out)")
         self.keep = given.function(steps, "out", "arrays", "entry", **names)
 
     def take(self, result: Any, entry: Any, args: Any, kwargs: Any) -> Any:
@@ -226,7 +239,8 @@ def bring_out(
         found += _computed_on(obj, number, leaves, table, False, ())
         slots = [slot for slot, argument in enumerate(arguments) if argument is obj]
         is_same = memo_of(obj).provider is not None
-        about.returned += tuple((number, slot, is_same) for slot in slots)
+        assigned = frozenset(names_of(type(obj)) & attributes(obj).keys())
+        about.returned += tuple(Returned(number, x, is_same, assigned) for x in slots)
         found += () if slots else _supplied_for(obj, number)
     if not (about.follows or about.returned or found or keep):
         return out
@@ -350,7 +364,7 @@ def _supplied_for(
 
 
 def _pass_on_supplied(
-    returned: Sequence[tuple[int, int, bool]],
+    returned: Sequence[Returned],
     entry: Any,
     args: Any,
     kwargs: Any,
@@ -359,23 +373,28 @@ def _pass_on_supplied(
     """An object that is returned as it is keeps the values that were assigned. Inside a
     trace, they are read from the argument."""
 
-    def provider(owner: Any) -> Callable[[Any], Any]:
-        def provide(key: Any) -> Any:
-            return key.read(owner) if key.was_supplied else NOT_PROVIDED
+    def provider(owner: Any, assigned: Container[Any]) -> Callable[[Any], Any]:
+        def is_supplied(key: Any) -> bool:
+            return key.attrname not in assigned and bool(key.is_supplied(owner))
 
-        provide.is_supplied = lambda key: key.is_supplied(owner)  # type: ignore[attr-defined]
+        def provide(key: Any) -> Any:
+            is_known = key.was_supplied and key.attrname not in assigned
+            return key.read(owner) if is_known else NOT_PROVIDED
+
+        provide.is_supplied = is_supplied  # type: ignore[attr-defined]
         return provide
 
     tree, _ = entry.options.static.take_out(args, kwargs)
     is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
-    for place, slot, is_same in returned:
-        new, owner = objects_in(out)[place], entry.objects(tree)[slot]
+    for number, slot, is_same, assigned in returned:
+        new, owner = objects_in(out)[number], entry.objects(tree)[slot]
         if is_traced and is_same:
-            memo_of(new).provider = provider(owner)
+            memo_of(new).provider = provider(owner, assigned)
             continue
         keys: Any = keys_of(type(owner)).values()
         for key in keys:  # an assigned value stays when fields are changed
             stays = is_same or key.is_in_dict(owner)
+            stays = stays and key.attrname not in assigned
             if stays and key.was_supplied and key.is_supplied(owner):
                 memo_of(new).supply(key, key.peek(owner, None))
 
