@@ -19,6 +19,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 import cachax
+from devices import first_devices
 
 from measure import compilations, computations, computing, state_of
 
@@ -560,7 +561,7 @@ def test_donation_of_an_object_with_a_value_that_is_its_buffer() -> None:
 
 
 def mesh_of_two() -> jax.sharding.Mesh:
-    return jax.sharding.Mesh(np.array(jax.devices()[:2]), ("d",))
+    return jax.sharding.Mesh(np.array(first_devices(2)), ("d",))
 
 
 @pytest.mark.parametrize("form", ["one", "each", "list"])

@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 import cachax
 from cachax.lab import computations, computing
+from devices import first_devices
 
 try:
     from jax import shard_map
@@ -26,7 +27,7 @@ COUNT = 2
 
 
 def shards(fun: Any) -> Any:
-    mesh = Mesh(jax.devices()[:COUNT], ("i",))
+    mesh = Mesh(first_devices(COUNT), ("i",))
     return shard_map(fun, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
 
 

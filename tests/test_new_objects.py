@@ -16,6 +16,7 @@ import pytest
 import cachax
 from cachax._core import index
 from cachax._jit.call import _MANY_NEW as ENOUGH
+from devices import first_devices
 
 from measure import compilations, computations, computing
 
@@ -813,7 +814,7 @@ def test_an_object_of_numpy_around_one_that_stays() -> None:
 
 def test_values_are_where_the_body_computes_them() -> None:
     """And not where other arguments are."""
-    one, two = jax.devices()[1:3]
+    _, one, two = first_devices(3)
     data, others = jax.device_put(jnp.ones(2), one), jax.device_put(jnp.ones(2), two)
     use = cachax.jit(lambda o, data: o.double * data)
     for is_mixed in (False, True):

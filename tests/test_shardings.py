@@ -15,11 +15,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import cachax
+from devices import first_devices
 
 from measure import compilations, computations, computing
 
-ROWS = Mesh(np.array(jax.devices()), ("d",))
-GRID = Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
+ROWS = Mesh(np.array(first_devices(4)), ("d",))
+GRID = Mesh(np.array(first_devices(4)).reshape(2, 2), ("a", "b"))
 SHARDINGS = {
     "rows": NamedSharding(ROWS, P("d")),
     "columns": NamedSharding(ROWS, P(None, "d")),

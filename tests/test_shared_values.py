@@ -23,6 +23,7 @@ import pytest
 
 import cachax
 from cachax._core import index
+from devices import first_devices
 
 from cases import MUTABLE, PYTREES, A, B, close, fresh, over, truth
 from families import FAMILIES, Family, array
@@ -494,7 +495,7 @@ def test_the_device_of_an_array_that_is_not_used() -> None:
         def zeros(self) -> Any:
             return jnp.zeros_like(self.x) + self.other
 
-    first, second = jax.devices()[:2]
+    first, second = first_devices(2)
     other = jnp.float32(0)
     one = Zeros(jax.device_put(jnp.ones(2), first), other)
     one.zeros  # noqa: B018

@@ -29,6 +29,7 @@ import cachax
 from cachax._jit.call import Function
 from cachax._jit.plan import Plan
 from cachax.lab import compilations, computations, computing
+from devices import first_devices
 
 from families import NNX_IS_PYTREE
 
@@ -887,7 +888,7 @@ def test_the_value_of_a_donated_state_is_not_donated() -> None:
 
 
 def sharded() -> Any:
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("d",))
+    mesh = jax.sharding.Mesh(np.array(first_devices(2)), ("d",))
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
 
 
@@ -895,7 +896,7 @@ def sharded() -> Any:
 @pytest.mark.parametrize("place", ["sharded", "second device"])
 def test_a_loop_over_placed_arrays(place: str, jit: str) -> None:
     ours, theirs = JITS[jit]
-    where = sharded() if place == "sharded" else jax.devices()[1]
+    where = sharded() if place == "sharded" else first_devices(2)[1]
 
     def make() -> Any:
         state = flax_state()
@@ -922,7 +923,7 @@ def test_a_loop_over_placed_arrays(place: str, jit: str) -> None:
 def test_a_state_moved_to_a_different_device_is_computed_there() -> None:
     step, state = cachax.jit(flax_step), flax_state()
     state = step(step(state))
-    there = jax.devices()[1]
+    there = first_devices(2)[1]
     with computations() as counts:
         moved = jax.device_put(state, there)
         for _ in range(3):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cachax
+from devices import first_devices
 
 from cases import (
     PYTREES,
@@ -43,7 +44,7 @@ def with_scan(fun: Any, batch: Any) -> Any:
 
 
 def with_shard_map(fun: Any, batch: Any) -> Any:
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:3]), ("i",))
+    mesh = jax.sharding.Mesh(np.array(first_devices(3)), ("i",))
     spec = jax.sharding.PartitionSpec("i")
 
     def one_shard(shard: Any) -> Any:
