@@ -18,6 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import cachax
 from cachax.lab import computations, computing
+from devices import first_devices
 
 X = jnp.array([1.0, -2.0, 4.0])
 
@@ -447,7 +448,7 @@ def test_a_number_computed_from_a_number_under_filter_jit() -> None:
 )
 def test_a_sharding_in_the_type_of_an_array_counts() -> None:
     kind = jax.sharding.AxisType.Explicit
-    mesh = jax.make_mesh((4,), ("d",), axis_types=(kind,))
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(kind,), devices=first_devices(4))
 
     @jax.tree_util.register_dataclass
     @dataclass(frozen=True)

@@ -692,6 +692,7 @@ def test_a_body_that_can_not_always_be_followed_is_started_once() -> None:
     assert [read(-1), read(1), read(-1)] == [1, 1, 1]
 
 
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="the memory of a CPU")
 def test_a_body_that_gives_memory_to_numpy() -> None:
     @node
     class Shared:
