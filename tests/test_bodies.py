@@ -18,6 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import cachax
 from cachax.lab import computations, computing
+
 from devices import first_devices
 
 X = jnp.array([1.0, -2.0, 4.0])

@@ -19,8 +19,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 import cachax
-from devices import first_devices
 
+from devices import first_devices
 from measure import compilations, computations, computing, state_of
 
 if hasattr(jax, "enable_x64"):

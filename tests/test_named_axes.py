@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 import cachax
 from cachax.lab import computations, computing
+
 from devices import first_devices
 
 try:

@@ -16,8 +16,8 @@ import pytest
 import cachax
 from cachax._core import index
 from cachax._jit.call import _MANY_NEW as ENOUGH
-from devices import first_devices
 
+from devices import first_devices
 from measure import compilations, computations, computing
 
 

@@ -15,8 +15,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import cachax
-from devices import first_devices
 
+from devices import first_devices
 from measure import compilations, computations, computing
 
 ROWS = Mesh(np.array(first_devices(4)), ("d",))

@@ -23,9 +23,9 @@ import pytest
 
 import cachax
 from cachax._core import index
-from devices import first_devices
 
 from cases import MUTABLE, PYTREES, A, B, close, fresh, over, truth
+from devices import first_devices
 from families import FAMILIES, Family, array
 from measure import compilations, computations, computing
 from models import Mesh

@@ -29,8 +29,8 @@ import cachax
 from cachax._jit.call import Function
 from cachax._jit.plan import Plan
 from cachax.lab import compilations, computations, computing
-from devices import first_devices
 
+from devices import first_devices
 from families import NNX_IS_PYTREE
 
 STEPS = 10

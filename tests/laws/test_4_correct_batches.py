@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import cachax
-from devices import first_devices
 
 from cases import (
     PYTREES,
@@ -25,6 +24,7 @@ from cases import (
     reader,
     truth,
 )
+from devices import first_devices
 from families import FAMILIES, Family
 from measure import computations
 

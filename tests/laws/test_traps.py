@@ -18,6 +18,7 @@ import pytest
 
 import cachax
 from cachax.lab import compilations, computations, computing
+
 from devices import first_devices
 
 if hasattr(jax, "enable_x64"):
