@@ -1,7 +1,8 @@
 """Where a value is computed, and whether it may be kept."""
 
 import dataclasses
-from typing import Any
+import functools
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -120,3 +121,33 @@ def test_a_class_whose_methods_close_over_a_tracer(name: str, outer: Any) -> Non
         return jnp.sum(jax.vmap(lambda i: getattr(obj, name) * i)(jnp.ones(2)))
 
     assert outer(f)(2.0) == (12 if outer is jax.jit else 6)
+
+
+class Refuses:
+    """A class attribute that answers to no name."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def test_a_class_whose_attributes_run_code() -> None:
+    def f(z: Any) -> Any:
+        @jax.tree_util.register_dataclass
+        @dataclasses.dataclass(frozen=True)
+        class Scaled:
+            refuses: ClassVar = Refuses()
+
+            x: Any
+
+            @functools.cached_property
+            def functools_value(self) -> Any:
+                return self.x * z
+
+            @cachax.cached_property
+            def value(self) -> Any:
+                return jnp.sum(self.functools_value)
+
+        obj = Scaled(jnp.ones(3))
+        return jnp.sum(jax.vmap(lambda i: obj.value * i)(jnp.ones(2)))
+
+    assert jax.grad(f)(2.0) == 6

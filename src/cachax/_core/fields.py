@@ -97,8 +97,9 @@ def made_locally(things: Iterable[Any]) -> Iterator[Any]:
     function: they may close over something."""
     for cls in {cls for x in things for cls in type(x).__mro__}:
         for x in vars(cls).values() if "<locals>" in cls.__qualname__ else ():
-            for name in ("fget", "__func__", "body"):
-                x = getattr(x, name, x)
+            for name in ("fget", "__func__", "body", "func"):
+                with contextlib.suppress(AttributeError):
+                    x = object.__getattribute__(x, name)
             if callable(x):
                 yield x
 
