@@ -212,3 +212,45 @@ def test_a_value_that_the_function_changes() -> None:
         assert (obj.terms, obj.part.z) == ({"a": 2}, 3)
         for each in (new, other):
             assert (each.terms, each.part.z) == ({"a": 4}, 6)
+
+
+def adds(params: Any) -> Any:
+    params["new"] = params["a"] * 2
+    return params
+
+
+def takes(params: Any) -> Any:
+    return params.pop("a") + params["b"]
+
+
+def logs(state: Any) -> Any:
+    state.log.append(state.x * 2)
+    return state
+
+
+def drops(state: Any) -> Any:
+    state.log = None
+    return state
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Logging:
+    x: Any
+    log: Any
+
+
+@pytest.mark.parametrize("fun", [adds, takes, logs, drops])
+def test_a_function_that_adds_to_its_arguments_or_takes_from_them(fun: Any) -> None:
+    def argument() -> Any:
+        one = jnp.ones(2)
+        is_dict = fun in (adds, takes)
+        return {"a": one, "b": 2 * one} if is_dict else Logging(one, [3 * one])
+
+    expected, jitted = jax.jit(fun)(argument()), cachax.jit(fun)
+    for _ in range(3):
+        out = jitted(argument())
+        assert jax.tree.structure(out) == jax.tree.structure(expected)
+        assert all(
+            map(jnp.array_equal, jax.tree.leaves(out), jax.tree.leaves(expected))
+        )

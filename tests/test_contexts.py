@@ -146,3 +146,20 @@ def test_a_function_of_static_arguments_has_a_value_for_each_configuration() -> 
             with enable_x64(True):
                 assert thirds(3).dtype == jnp.float64
     assert counts == {"thirds": 2}
+
+
+def test_how_random_numbers_are_made() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Noise:
+        key: Any
+
+        @cachax.cached_property
+        def noise(self) -> Any:
+            return jax.random.normal(self.key, (3,))
+
+    noise, use = Noise(jax.random.key(0)), cachax.jit(lambda obj: obj.noise * 1)
+    for is_partitionable in (True, False, True):
+        with jax.threefry_partitionable(is_partitionable):
+            expected = jax.random.normal(jax.random.key(0), (3,))
+            assert noise.noise.tolist() == use(noise).tolist() == expected.tolist()

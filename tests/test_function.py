@@ -424,3 +424,18 @@ def test_a_function_without_a_signature() -> None:
     first = cachax.cache(operator.itemgetter(0))
     x = jnp.ones(2)
     assert first((x, 1)) is x
+
+
+def test_the_order_of_keywords_counts() -> None:
+    @cachax.cache
+    def powers(**parts: Any) -> Any:
+        return jnp.stack(
+            [jnp.asarray(x) * (i + 1) for i, x in enumerate(parts.values())]
+        )
+
+    x, y = jnp.ones(2), jnp.zeros(2)
+    for _ in range(2):
+        assert powers(a=x, b=y).tolist() == [[1, 1], [0, 0]]
+        assert powers(b=y, a=x).tolist() == [[0, 0], [2, 2]]
+        assert powers(a=x[0], b=5.0).tolist() == [1, 10]
+        assert powers(b=5.0, a=x[0]).tolist() == [5, 2]

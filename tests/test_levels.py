@@ -151,3 +151,32 @@ def test_a_class_whose_attributes_run_code() -> None:
         return jnp.sum(jax.vmap(lambda i: obj.value * i)(jnp.ones(2)))
 
     assert jax.grad(f)(2.0) == 6
+
+
+@pytest.mark.parametrize("outer", [jax.grad, jax.jit, cachax.jit])
+@pytest.mark.parametrize("is_attribute", [True, False])
+def test_a_tracer_in_a_class(is_attribute: bool, outer: Any) -> None:
+    """As an attribute, or in a second class that a method uses."""
+
+    def f(z: Any) -> Any:
+        class Helper:
+            @staticmethod
+            def scaled(x: Any) -> Any:
+                return x * z
+
+        @jax.tree_util.register_dataclass
+        @dataclasses.dataclass(frozen=True)
+        class Scaled:
+            x: Any
+
+            @cachax.cached_property
+            def value(self) -> Any:
+                if is_attribute:
+                    return self.x * self.scale  # type: ignore[attr-defined]
+                return Helper.scaled(self.x)
+
+        if is_attribute:
+            Scaled.scale = z  # type: ignore[attr-defined]
+        return jnp.sum(Scaled(jnp.ones(3)).value)
+
+    assert outer(f)(2.0) == (3 if outer is jax.grad else 6)

@@ -154,7 +154,7 @@ def test_arguments_are_the_same_however_they_are_given() -> None:
         p.scaled(), p.scaled(1), p.scaled(by=1), p.scaled(1, shift=0)
     assert counts == {"scaled": 1}
     with computations() as counts:
-        p.scaled(1, 2, y=1, z=2), p.scaled(1, 2, z=2, y=1)
+        p.scaled(1, shift=2, y=1, z=2), p.scaled(by=1, y=1, shift=2, z=2)
     assert counts == {"scaled": 1}
 
 
@@ -300,3 +300,20 @@ def test_slots_are_refused_when_the_class_is_made() -> None:
 
     error = raised.value.__cause__ or raised.value
     assert "Slotted.f" in str(error)
+
+
+def test_the_order_of_keywords_counts() -> None:
+    class Powers:
+        x = jnp.arange(1.0, 3.0)
+
+        @cachax.cached_method
+        def of(self, *, scale: float = 1.0, **powers: int) -> Any:
+            computing("of")
+            return jnp.stack([scale * self.x**n for n in powers.values()])
+
+    powers = Powers()
+    with computations() as counts:
+        assert powers.of(a=1, b=2).tolist() == [[1, 2], [1, 4]]
+        assert powers.of(b=2, a=1).tolist() == [[1, 4], [1, 2]]
+        assert powers.of(b=2, scale=1.0, a=1).tolist() == [[1, 4], [1, 2]]
+    assert counts == {"of": 2}

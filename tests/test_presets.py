@@ -245,3 +245,37 @@ def test_a_value_that_the_function_assigns_again() -> None:
         assert returned.wave[0] == jnp.sin(1)  # as with `jax.jit`: it was not returned
         assert [float(x[0]) for x in outer(part)] == [jnp.sin(1), 200]
     assert part.wave[0] == 100
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Chain:
+    x: Any
+
+    @cachax.cached_property
+    def first(self) -> Any:
+        return jnp.sum(self.x)
+
+    @cachax.cached_property
+    def second(self) -> Any:
+        return 2 * self.first
+
+
+def increased(chain: Any) -> Any:
+    return cachax.preset(chain, first=chain.first + 1)
+
+
+def test_one_that_is_supplied_and_one_that_depends_on_it() -> None:
+    one = jnp.ones(())
+    both = cachax.preset(Chain(ONES), first=50 * one, second=-one)
+    first = cachax.preset(Chain(ONES), first=50 * one)
+    jitted = cachax.jit(increased)
+    for chain in (both, first, both, first):
+        new = jitted(chain)
+        assert (new.first, new.second) == (51, -1 if chain is both else 102)
+
+
+def assigned() -> Chain:
+    chain = Chain(ONES)
+    chain.first = 7 * jnp.ones(())
+    return chain

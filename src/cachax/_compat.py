@@ -407,14 +407,15 @@ SETTINGS: tuple[Any, ...] = (
     _config.default_matmul_precision,
     _config.numpy_dtype_promotion,
     _config.default_prng_impl,
+    _config.threefry_partitionable,
 )
 """The configuration that the numbers in a value depend on."""
 
 
 def settings() -> tuple[Any, ...]:
     """What they are now."""
-    x64, precision, promotion, prng = SETTINGS
-    return (x64.value, precision.value, promotion.value, prng.value)
+    x64, precision, promotion, prng, split = SETTINGS
+    return (x64.value, precision.value, promotion.value, prng.value, split.value)
 
 
 @contextmanager

@@ -31,7 +31,8 @@ class NotKeptError(Exception):
 
 
 class Arguments:
-    """Of a call."""
+    """Of a call, in their order: that of `**kwargs` is the caller's. For others, which
+    come with each call, there is None."""
 
     __slots__ = ("given",)
 
@@ -40,7 +41,7 @@ class Arguments:
 
     def identity(self) -> Any:
         """What distinguishes them from others, as they are now."""
-        return frozenset((place, _identity(x)) for place, x in self.given.items())
+        return tuple((place, _identity(x)) for place, x in self.given.items())
 
     def freeze(self) -> None:
         """Functions keep what they close over now: the variable of a loop changes."""

@@ -1,7 +1,7 @@
 """What cached methods and cached functions share: a key for each set of arguments."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -39,11 +39,12 @@ class Calls:
         return given
 
     def _key(
-        self, statics: dict[Place, Any], subjects: tuple[Place, ...], is_one: bool
+        self, given: dict[Place, Any], subjects: Iterable[Place], is_one: bool
     ) -> CallKey:
         """For calls with these arguments. In the places `subjects` is what a value is
         kept for: one object, or the parts of a `Together`."""
-        arguments = Arguments(statics)
+        subjects = tuple(subjects)
+        arguments = Arguments(given | dict.fromkeys(subjects))
         call = (arguments.identity(), subjects, is_one)
         key = self._keys.get(call)
         if key is not None:
@@ -56,6 +57,7 @@ class Calls:
             return arguments.call(fun, dict(zip(subjects, parts, strict=True)))
 
         carrying = carrying_body(fun, body) if is_one else body
+        statics = {place: x for place, x in given.items() if place not in subjects}
         key = self.key_class(self, call, self._name(statics), carrying, arguments)
         self._keys[call] = key
         return key

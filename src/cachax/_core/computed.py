@@ -294,17 +294,17 @@ class Computed(Key):
         """Whether the value for this object depends on one that was assigned."""
         uses = uses or self.learned.get(inputs)
         return uses is not None and any(
-            key.is_supplied(obj) or key.uses_supplied(obj, inputs)
+            key.depends_on_supplied(obj, inputs)
             if is_same
             else key.was_ever_supplied() and _has_supplied_inside(obj)
             for key, is_same in uses.reads
         )
 
-    def depends_on_supplied(self, obj: Any) -> bool:
+    def depends_on_supplied(self, obj: Any, inputs: Inputs | None = None) -> bool:
         """The same, and whether it was assigned itself."""
         if self.was_supplied and self.is_supplied(obj):
             return True
-        inputs = inputs_of(obj)
+        inputs = inputs or inputs_of(obj)
         if inputs is None or (uses := self.learned.get(inputs)) is None:
             return _has_supplied_inside(obj)  # it may read any of them
         return self.uses_supplied(obj, inputs, uses)

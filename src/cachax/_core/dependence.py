@@ -105,7 +105,7 @@ class Dependence(TraceBase):  # type: ignore[misc]
         if not functions:
             return frozenset()
         parts = [*walk(functions)]
-        parts += walk([*made_locally(parts)])
+        parts += walk(made_locally(parts))
         inputs = self.inputs_of(parts)
         self.has_closures |= bool(inputs) or any(map(is_watched, parts))
         return inputs

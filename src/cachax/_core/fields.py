@@ -92,16 +92,30 @@ def all_parts(x: object) -> list[Any]:
     return [] if type(x) in plain_leaves else _referents(x)
 
 
-def made_locally(things: Iterable[Any]) -> Iterator[Any]:
-    """The functions in the classes of these things, if the classes are made inside a
-    function: they may close over something."""
-    for cls in {cls for x in things for cls in type(x).__mro__}:
-        for x in vars(cls).values() if "<locals>" in cls.__qualname__ else ():
-            for name in ("fget", "__func__", "body", "func"):
-                with contextlib.suppress(AttributeError):
-                    x = object.__getattribute__(x, name)
-            if callable(x):
-                yield x
+def made_locally(things: Iterable[Any]) -> list[Any]:
+    """What is in the classes of these things, and in classes that their functions use,
+    if the classes are made inside a function: they may close over something."""
+    found: list[Any] = []
+    seen: set[type] = set()
+    stack = [*things]
+    while stack:
+        x = stack.pop()
+        own = x.__mro__ if isinstance(x, type) else ()
+        for cls in {*type(x).__mro__, *own} - seen:
+            seen.add(cls)
+            if "<locals>" in cls.__qualname__:
+                parts = [*map(_function_in, vars(cls).values())]
+                found += parts
+                stack += walk(parts)
+    return found
+
+
+def _function_in(attribute: Any) -> Any:
+    """The function of a property or a method; else the attribute itself."""
+    for name in ("fget", "__func__", "body", "func"):
+        with contextlib.suppress(AttributeError):
+            attribute = object.__getattribute__(attribute, name)
+    return attribute
 
 
 def walk_fields(root: object) -> Iterator[Any]:

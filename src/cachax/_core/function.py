@@ -116,7 +116,6 @@ class CachedFunction(Calls, Generic[P, R]):
         if given is None:
             return None
         subjects = {place: x for place, x in given.items() if not _is_static(x)}
-        statics = {place: x for place, x in given.items() if place not in subjects}
         if any(isinstance(x, np.ndarray) for x in subjects.values()):
             warn_once(self, argument_not_kept(self.__name__), stacklevel=3)
             return None
@@ -124,10 +123,10 @@ class CachedFunction(Calls, Generic[P, R]):
             return None
         is_one = len(subjects) == 1 and _can_have_values(*subjects.values())
         try:
-            key = self._key(statics, tuple(subjects), is_one)
+            key = self._key(given, subjects, is_one)
         except NotKeptError:
             return None
-        if all(isinstance(x, ATOMS) for x in statics.values()):
+        if all(isinstance(x, ATOMS) for x in key.arguments.given.values()):
             self._keys_of_atoms[key] = key
         if not subjects:
             place = (key, settings())

@@ -55,6 +55,8 @@ class Contents:
 
     is_claimed = False
     """Whether a value is being computed, or was."""
+    placed: Any = None
+    """The sharding of an array that it was passed on to."""
     busy: tuple[int, threading.Event] | None = None
     """While a program computes values of new arrays: in which thread, and an event that
     is set afterwards."""
@@ -258,15 +260,21 @@ def follow(given: Any, returned: Any) -> None:
 
     This is done in every step of a training loop.
     """
-    placed, now = given.sharding, returned.sharding
-    if placed is now or placed == now:
-        returned._cachax = given._cachax
+    contents: Contents | None = getattr(given, ATTRIBUTE, None)
+    if contents is None:
+        return
+    placed = returned._sharding
+    if contents.placed is not placed:
+        if given._sharding != placed:
+            return
+        contents.placed = placed
+    returned._cachax = contents
 
 
 def follow_in_place(given: Any, returned: Any) -> None:
     """The same where there are several devices: a value that may be moved to a
     different one doesn't follow an array that may not be moved any more."""
-    if given._committed == returned._committed:
+    if getattr(given, "_committed", None) == returned._committed:
         follow(given, returned)
 
 

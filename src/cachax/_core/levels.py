@@ -67,7 +67,7 @@ def level_of(obj: object, body: object = None) -> Iterator[None]:
     current = current_trace()
     level = current
     if current is not CONCRETE and not any(map(is_ref, walk(obj))):
-        methods = traces_in([*made_locally(walk(obj))])  # they may have kept old ones
+        methods = traces_in(made_locally(walk(obj)))  # they may have kept old ones
         methods &= {*_with_outer(current)}
         level = _innermost(traces_in(obj, body) | methods, current)
     if level is current:

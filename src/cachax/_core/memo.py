@@ -81,9 +81,26 @@ class Key(ABC):
 
 Provider = Callable[[Key], Any]
 """Gives a value for a traced object from outside its trace, or `NOT_PROVIDED`. It may
-have a function `is_supplied`, which says whether the user put it there."""
+have a function `is_supplied`, which says whether the user put it there, and a provider
+`after_a_change`, of values that stay when a field is assigned."""
 
 NOT_PROVIDED: Any = object()
+
+
+def with_supplied(
+    provide: Any, is_supplied: Callable[[Any], bool], is_assigned: Callable[[Any], bool]
+) -> Provider:
+    """A provider that knows which values the user supplied, and which of them by
+    assignment: these stay when a field is assigned."""
+
+    def after_a_change(key: Any) -> Any:
+        return provide(key) if is_assigned(key) else NOT_PROVIDED
+
+    changed: Any = after_a_change
+    changed.is_supplied, changed.after_a_change = is_assigned, changed
+    provide.is_supplied, provide.after_a_change = is_supplied, changed
+    provider: Provider = provide
+    return provider
 
 
 class Memo(weakref.ref[Any]):
@@ -341,6 +358,8 @@ def memo_of(obj: Any) -> Memo:
             if is_same:  # but not the configuration
                 new.provider, new.others = memo.provider, memo.others
                 new.others |= {memo.settings: memo, new.settings: new}
+            else:
+                new.provider = getattr(memo.provider, "after_a_change", None)
         with _making:
             if memos.get(id(obj)) is memo:  # else another thread was faster
                 if memo is not None and memo() is obj:

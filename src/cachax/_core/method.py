@@ -144,7 +144,7 @@ class CachedMethod(Calls, Source, Generic[P, R]):
                 name = self._names.get(place, str(place))
                 raise UnhashableArgumentError(owner, name, argument, has_arrays)
         try:
-            key = self._key(statics, (0,), True)
+            key = self._key({0: obj, **statics}, (0,), True)
         except NotKeptError:
             return None
         if call is not None:

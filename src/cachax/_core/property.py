@@ -13,7 +13,7 @@ from .memo import Memo, Source, declare, memos
 from .recent import Recent
 from .uses import Learned
 
-_x64, _precision, _promotion, _prng = SETTINGS
+_x64, _precision, _promotion, _prng, _split = SETTINGS
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -121,7 +121,13 @@ class cached_property(Computed, Source, Generic[T_co]):
             and memo.holds(instance)
             and memo.changes == Changes.count
             and memo.settings
-            == (_x64.value, _precision.value, _promotion.value, _prng.value)
+            == (
+                _x64.value,
+                _precision.value,
+                _promotion.value,
+                _prng.value,
+                _split.value,
+            )
         ):
             try:
                 return memo.values[self]
@@ -173,6 +179,13 @@ class cached_property(Computed, Source, Generic[T_co]):
 
     def is_supplied(self, obj: Any) -> bool:
         return self.is_in_dict(obj) or super().is_supplied(obj)
+
+    def is_assigned(self, obj: Any) -> bool:
+        """Whether it stays when a field is assigned: the user did not `preset` it."""
+        outside = getattr(self.memo_of(obj).provider, "after_a_change", None)
+        return self.is_in_dict(obj) or (
+            outside is not None and bool(outside.is_supplied(self))
+        )
 
     def is_in_dict(self, obj: Any) -> bool:
         """Whether the user stored a value on the instance."""

@@ -141,11 +141,16 @@ class Function:
         return (structure, statics, are_global(leaves)), call
 
     def _look(self, args: Any, kwargs: Any) -> Any:
-        look = (*map(type, args),)
+        static, count = self.options.static, len(args)
+        look = [*map(type, args)]
         if kwargs:
-            look += (*kwargs, *map(type, kwargs.values()))
-        static = self.options.static
-        return (look, static.values(args, kwargs)) if static else look
+            look += kwargs
+            look += map(type, kwargs.values())
+            look += map(kwargs.get, static.names)
+        for number in static.numbers:
+            if -count <= number < count:
+                look.append(args[number])
+        return tuple(look)
 
     def call(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call that was not prepared by one like it."""

@@ -26,7 +26,7 @@ from .._core.fields import is_open, walk
 from .._core.index import Record
 from .._core.inputs import NUMBERS, Inputs, inputs_of
 from .._core.levels import UsesAxisError, not_run_here, traces_in
-from .._core.memo import NOT_PROVIDED, Provider, memo_of
+from .._core.memo import NOT_PROVIDED, Provider, memo_of, with_supplied
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.structure import flatten
@@ -69,9 +69,9 @@ class Value:
     inner: tuple[Any, ...] | None = ()
     """The values that the body read in its turn: keys and positions; None if they are
     of other objects."""
-    is_supplied: bool = False
-    """Whether it depends on a value that the user supplied, or is one: it doesn't hold
-    for others with its arrays."""
+    is_supplied: tuple[bool, bool] = (False, False)
+    """Whether the user supplied it, and whether it depends on a value that the user
+    supplied: it doesn't hold for others with its arrays."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
     is_fixed: bool = True
@@ -348,8 +348,11 @@ class Demand:
             self.computed_inside[slot, key] = None
             return self._is_supplied(slot, key)
 
-        provide.is_supplied = is_supplied  # type: ignore[attr-defined]
-        return provide
+        def is_assigned(key: Any) -> bool:
+            owner = self._objects.get(slot)
+            return is_supplied(key) and bool(key.is_assigned(owner))
+
+        return with_supplied(provide, is_supplied, is_assigned)
 
     def _is_supplied(self, slot: Slot, key: Any) -> bool:
         """Whether the user put the value there: it is the same whatever the
@@ -461,7 +464,7 @@ def by_object(key: Computed, owner: Any, static_numpy: bool) -> Value | None:
     if packed is None:
         return None
     is_fixed = key not in memo.folded and not any(map(_may_be_written, walk(value)))
-    is_supplied = key.depends_on_supplied(owner)
+    is_supplied = (key.is_supplied(owner), key.depends_on_supplied(owner))
     found = Value(packed, by_object=True, is_supplied=is_supplied, is_fixed=is_fixed)
     if is_fixed:
         memo.packed[key, static_numpy] = (value, found)

@@ -46,12 +46,6 @@ class Arguments:
         """Which of so many positional arguments they are."""
         return {n % count for n in self.numbers if -count <= n < count}
 
-    def values(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
-        """What is given for these arguments."""
-        count = len(args)
-        given = [args[n] for n in self.numbers if -count <= n < count]
-        return (*given, *[kwargs[name] for name in self.names if name in kwargs])
-
     def take_out(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The other arguments, with None in place of these; and these."""
         if not self:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from .._core import index
-from .._core.fields import instance_dict, is_frozen, may_change
+from .._core.fields import BUILTIN_ATOMS, instance_dict, is_frozen, may_change, walk
 from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
 from .._core.memo import keys_of
 from .._core.recent import Recent
@@ -352,7 +352,17 @@ def _fields(plan: Plan, reader: Reader, objects: Sequence[Any]) -> Iterator[str]
                 if type(part) in NUMBERS:
                     yield _bits_code(field, part)
                 elif type(part) is tuple and is_hashable(part):
-                    yield f"identity({field})"
+                    yield _identity_code(reader, field, part)
+
+
+def _identity_code(reader: Reader, code: str, field: tuple[Any, ...]) -> str:
+    """An expression for the identity of a tuple. Most objects of a class have the same
+    one: the shape of something, names of axes."""
+    if not all(type(x) in (tuple, *BUILTIN_ATOMS) for x in walk(field)):
+        return f"identity({code})"
+    same = reader.constant(field)
+    reader.names.setdefault(f"{same}_identity", identity(field))
+    return f"({same}_identity if {code} is {same} else identity({code}))"
 
 
 def no_key(args: Any, kwargs: Any) -> Any:

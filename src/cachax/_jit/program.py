@@ -130,13 +130,13 @@ class Program:
             for copy, is_shared in zip(copies, demand.sharing(copies), strict=True)
             if (provider := memo_of(copy).provider) is not None
         ]
+        types = [*map(type, demand.leaves)] if self.computes_inside else None
+        if self._brings and not _are_as_given(tree, leaves):
+            leaves, types = [], None
         tables.running.append(table)
         try:
             out = self.fun()(*args, **kwargs)
             if self._brings:
-                types = [*map(type, demand.leaves)] if self.computes_inside else None
-                if not _are_as_given(tree, leaves):
-                    leaves, types = [], None
                 out = bring_out(out, leaves, table, copies, types, self._has_tree)
             demand.check()
             return out

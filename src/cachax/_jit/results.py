@@ -25,6 +25,7 @@ from .._core.memo import (
     keys_of,
     memo_of,
     preset_keys,
+    with_supplied,
 )
 from .._core.sources import names_of
 from .._core.structure import Structure, survives
@@ -162,7 +163,7 @@ class About(int):
         def follow(pairs: Pairs, source: Reader, leaves: list[Any]) -> Iterator[str]:
             for i, j in pairs:
                 one, other = source.array(i, leaves), returned.array(j, out_leaves)
-                yield f"hasattr({one}, '_cachax') and follow({one}, {other})"
+                yield f"follow({one}, {other})"
 
         # What follows an argument may be known only when its values are.
         steps = [*code[True], *follow(self.follows, given, its_leaves), *code[False]]
@@ -238,7 +239,7 @@ def bring_out(
     for number, obj in enumerate(objects_in(out)):
         found += _computed_on(obj, number, leaves, table, False, ())
         slots = [slot for slot, argument in enumerate(arguments) if argument is obj]
-        is_same = memo_of(obj).provider is not None
+        is_same = any(x.obj is obj and x.is_unchanged for x in table.arguments)
         assigned = frozenset(names_of(type(obj)) & attributes(obj).keys())
         about.returned += tuple(Returned(number, x, is_same, assigned) for x in slots)
         found += () if slots else _supplied_for(obj, number)
@@ -381,8 +382,10 @@ def _pass_on_supplied(
             is_known = key.was_supplied and key.attrname not in assigned
             return key.read(owner) if is_known else NOT_PROVIDED
 
-        provide.is_supplied = is_supplied  # type: ignore[attr-defined]
-        return provide
+        def is_assigned(key: Any) -> bool:
+            return is_supplied(key) and bool(key.is_assigned(owner))
+
+        return with_supplied(provide, is_supplied, is_assigned)
 
     tree, _ = entry.options.static.take_out(args, kwargs)
     is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
@@ -393,10 +396,14 @@ def _pass_on_supplied(
             continue
         keys: Any = keys_of(type(owner)).values()
         for key in keys:  # an assigned value stays when fields are changed
-            stays = is_same or key.is_in_dict(owner)
+            stays = is_same or key.is_assigned(owner)
             stays = stays and key.attrname not in assigned
             if stays and key.was_supplied and key.is_supplied(owner):
-                memo_of(new).supply(key, key.peek(owner, None))
+                value = key.peek(owner, None)
+                if key.is_assigned(owner) and not is_traced:
+                    key.__set__(new, value)
+                else:
+                    memo_of(new).supply(key, value)
 
 
 def _take_traced(
