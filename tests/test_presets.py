@@ -9,6 +9,8 @@ import numpy as np
 
 import cachax
 
+from measure import computations, computing
+
 ONES = jnp.ones(2)
 
 
@@ -279,3 +281,66 @@ def assigned() -> Chain:
     chain = Chain(ONES)
     chain.first = 7 * jnp.ones(())
     return chain
+
+
+def test_an_assigned_value_stays_when_a_field_is_assigned_inside() -> None:
+    @cachax.jit
+    def use(chain: Any) -> Any:
+        chain.x = chain.x + 1
+        return chain.first, chain.second, chain
+
+    @cachax.jit
+    def outer(chain: Any) -> Any:
+        first, _, new = use(chain)
+        new.x = new.x + 1
+        return first, new.second, new
+
+    for _ in range(2):
+        first, second, new = outer(assigned())
+        assert (first, second, new.first, new.second) == (7, 14, 7, 14)
+        first, second, new = use(assigned())
+        assert (first, second, new.first, new.second) == (7, 14, 7, 14)
+        new.x = 3 * ONES
+        assert (new.first, new.second) == (7, 14)
+
+
+def test_a_value_that_depends_by_another_on_one_that_is_assigned_again() -> None:
+    class Longer(Chain):
+        @cachax.cached_property
+        def third(self) -> Any:
+            return self.second + 1
+
+    jax.tree_util.register_dataclass(Longer, ["x"], [])
+
+    def use(chain: Any) -> Any:
+        chain.first = 10 * chain.x[0]
+        return chain.first, chain.second, chain.third
+
+    chain = Longer(ONES)
+    chain.first = 7 * jnp.ones(())
+    assert cachax.jit(use)(chain) == use(chain) == (10, 20, 21)
+
+
+def test_what_depends_on_it_is_computed_once_in_a_loop() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class State:
+        x: Any
+
+        @cachax.cached_property
+        def kernel(self) -> Any:
+            return self.x * 2
+
+        @cachax.cached_property
+        def factor(self) -> Any:
+            computing("factor")
+            return self.kernel + 1
+
+    step = cachax.jit(lambda state: (state, state.factor[0]))
+    with computations() as counts:
+        for value in (9.0, 19.0):
+            state = cachax.preset(State(ONES), kernel=jnp.full(2, value))
+            for _ in range(5):
+                state, factor = step(state)
+                assert factor == state.factor[0] == value + 1
+    assert counts == {"factor": 2}

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._compat import Tracer
 from .fields import walk
-from .inputs import inputs_of
+from .memo import inputs_of
 from .values import static_identity
 
 Place = int | str

@@ -10,8 +10,8 @@ from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .arguments import Arguments, NotKeptError
-from .fields import is_open, walk, walk_fields
-from .inputs import NUMBERS, CannotRebuildError, Given, Inputs, inputs_of
+from .fields import is_open, walk
+from .inputs import NUMBERS, CannotRebuildError, Given, Inputs
 from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
 from .memo import (
     NOT_PROVIDED,
@@ -20,9 +20,10 @@ from .memo import (
     Provider,
     can_have_values,
     has_supplied,
-    keys_of,
+    inputs_of,
     may_have_values,
     memo_of,
+    supplied_for,
 )
 from .recent import Recent
 from .structure import flatten, survives
@@ -41,6 +42,7 @@ from .uses import (
     is_unchanged,
     learn,
     leaves_traced,
+    no_array,
     note_parts,
     reading_of,
 )
@@ -97,8 +99,6 @@ class Computed(Key):
         record = self.record(inputs)
         if record is None:
             return default
-        if self.uses_supplied(obj, inputs, self.learned.get(inputs) or record.uses):
-            return default
         return record.template.fill(record.uses.arrays(inputs))
 
     def is_known(self, obj: Any) -> bool:
@@ -154,14 +154,12 @@ class Computed(Key):
             return _Found(MISSING)
         traces = traces_in(obj)
         known = self.learned.get(inputs)
-        if known is not None and self.uses_supplied(obj, inputs, known):
-            return _Found(MISSING)
         used = self._traces_used(obj, inputs, traces)
         if not used:
             if known and not known.is_varying and known.is_shareable(inputs):
                 index.claim(known.arrays(inputs))
             record = self.record(inputs)
-            if record and not self.uses_supplied(obj, inputs, record.uses):
+            if record is not None:
                 value = self._found(obj, record, inputs)
                 return _Found(value, None if traces else record)
         if traces and used < traces:
@@ -179,8 +177,6 @@ class Computed(Key):
     ) -> index.Record | None:
         """Keep a value that was computed for other objects with the same arrays."""
         inputs: Any = found.inputs
-        if self.uses_supplied(obj, inputs, uses):
-            return None
         if found.table is not None:
             found.table.note(self, inputs, uses.statics(inputs), value)
             return None
@@ -225,11 +221,11 @@ class Computed(Key):
         """For the copy of an object that a body is traced with."""
         inputs = inputs_of(original)
         value = self.read(original)
-        if inputs is None or self.is_supplied(original):
+        if inputs is None:
             return value, original, None
+        if self.is_supplied(original):
+            return value, original, no_array(inputs)
         check_unchanged(original, inputs)
-        if self.uses_supplied(original, inputs):
-            return value, original, None
         uses = self.learned.get(inputs)
         if uses is None and traces_in(original):  # the value came from outside
             uses = self.learn(original, inputs)
@@ -267,47 +263,20 @@ class Computed(Key):
     def is_supplied(self, obj: Any) -> bool:
         """Whether the user put the value there; for a traced object, outside of its
         trace."""
-        memo = memo_of(obj)
-        if self in memo.supplied:
-            self.note_supplied()
-            return True
-        outside = getattr(memo.provider, "is_supplied", None)
-        return self.was_supplied and outside is not None and bool(outside(self))
-
-    def was_ever_supplied(self) -> bool:
-        """Whether a user ever assigned this value, or one that its body has read, of
-        whatever object."""
-        return any(key.was_supplied for key in self.all_read())
+        return self in supplied_for(obj)
 
     def all_read(self) -> set[Any]:
         """The keys of all values that its body has read, of whatever object, and those
         that these have read; and this one."""
-        seen: set[Any] = set()
-        stack: list[Any] = [self]
-        while stack:
-            key = stack.pop()
-            seen.add(key)
-            stack += key.learned.keys_read.keys() - seen
-        return seen
+        return {self, *self.learned.keys_read}
 
-    def uses_supplied(self, obj: Any, inputs: Inputs, uses: Uses | None = None) -> bool:
-        """Whether the value for this object depends on one that was assigned."""
-        uses = uses or self.learned.get(inputs)
-        return uses is not None and any(
-            key.depends_on_supplied(obj, inputs)
-            if is_same
-            else key.was_ever_supplied() and _has_supplied_inside(obj)
-            for key, is_same in uses.reads
-        )
-
-    def depends_on_supplied(self, obj: Any, inputs: Inputs | None = None) -> bool:
-        """The same, and whether it was assigned itself."""
-        if self.was_supplied and self.is_supplied(obj):
-            return True
-        inputs = inputs or inputs_of(obj)
-        if inputs is None or (uses := self.learned.get(inputs)) is None:
-            return _has_supplied_inside(obj)  # it may read any of them
-        return self.uses_supplied(obj, inputs, uses)
+    def depends_on_supplied(self, obj: Any) -> bool:
+        """Whether the user supplied it, or a value that it depends on."""
+        inputs = inputs_of(obj)
+        if self.is_supplied(obj) or inputs is None:
+            return has_supplied(obj)
+        uses = self.learned.get(inputs)
+        return bool(inputs.supplied if uses is None else uses.statics(inputs).supplied)
 
     def record(self, inputs: Inputs) -> index.Record | None:
         """The record for an object with these inputs. What the body has read is the
@@ -316,7 +285,7 @@ class Computed(Key):
         if self.learned.get(inputs) is None:  # unless it was computed in a program
             index.make_records(inputs.arrays)
         for kind in self.learned.kinds(inputs):
-            positions, _, _ = kind
+            positions, *_ = kind
             if not inputs.writable.isdisjoint(positions):
                 continue
             arrays = [inputs.arrays[i] for i in positions]
@@ -355,6 +324,7 @@ class Computed(Key):
         template = template_of(value, arrays)
         if template is None or any(map(has_supplied, walk(value))):
             return None
+        self.learned.put_kind(inputs, uses)
         return index.put(self, arrays, uses.statics(inputs), template, inputs.holders)
 
     def forget(self, obj: Any) -> None:
@@ -380,17 +350,6 @@ class Computed(Key):
             if not getattr(error, "__notes__", ()):  # not added yet, further inside
                 error.add_note(host_only_note(self.of(obj)))
             raise
-
-
-def _has_supplied_inside(obj: Any) -> bool:
-    """Whether `obj`, or an object in it, has a value that the user put there."""
-    return any(
-        key.was_supplied and key.is_supplied(part)
-        for part in walk_fields(obj)
-        if may_have_values(type(part))
-        for key in keys_of(type(part)).values()
-        if isinstance(key, Computed)
-    )
 
 
 class _Found(NamedTuple):

@@ -6,13 +6,12 @@ the fields, not by `jax.tree.flatten`, for the reasons given in `fields.py`.
 
 import functools
 import gc
-import inspect
 import operator
 import struct
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -104,6 +103,9 @@ class Inputs:
     in_keys: frozenset[int]
     """Which of the arrays are in objects that are equal to others: a body gets these
     objects as they are, because a table may be keyed by them."""
+    supplied: tuple[tuple[int, Any, Any], ...]
+    """Values that the user supplied: the number of the object among those inside (0 for
+    the outermost), the property, and what distinguishes the value."""
 
     @property
     def numbers(self) -> set[int]:
@@ -120,7 +122,7 @@ class Inputs:
     @property
     def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given((), True, ())
+        return self.given((), True, ())._replace(supplied=self.supplied)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -129,10 +131,15 @@ class Inputs:
         return (self.exactly, *arrays)
 
     def given(
-        self, used: Iterable[int], is_ordered: bool, unread: Iterable[int]
+        self,
+        used: Iterable[int],
+        is_ordered: bool,
+        unread: Iterable[int],
+        reads: Container[Any] = (),
     ) -> "Given":
         """The same for a body that uses the contents of some of the arrays, to which
-        the order of dictionaries matters or not, and which doesn't read others."""
+        the order of dictionaries matters or not, which doesn't read others, and which
+        reads these values, of the object itself or also of others (`Uses`)."""
         looks, used = [*self.looks], {*used}
         for i in unread:
             looks[i] = None
@@ -141,7 +148,14 @@ class Inputs:
             if look is not None and not look[0] and i not in used:  # it has no shape
                 bits.append((i, bits_of(self.arrays[i])))
         orders = self.orders if is_ordered else ()
-        return Given(self.statics, tuple(looks), tuple(bits), orders)
+        supplied = tuple(
+            [
+                (number, key, value)
+                for number, key, value in self.supplied
+                if (key, False) in reads or (number == 0 and (key, True) in reads)
+            ]
+        )
+        return Given(self.statics, tuple(looks), tuple(bits), orders, supplied)
 
 
 class Given(NamedTuple):
@@ -154,6 +168,8 @@ class Given(NamedTuple):
     """Of numbers, by position; None for an array that could be one: for JAX, both are
     the same."""
     orders: tuple[Any, ...]
+    supplied: tuple[Any, ...]
+    """Values that the user supplied and the body reads."""
     settings: tuple[Any, ...] = ()
     """The configuration of JAX, if the value is kept."""
     uses: Any = None
@@ -174,9 +190,12 @@ def bits_of(number: Any) -> Any:
 double = struct.Struct("d").pack
 
 
-def inputs_of(obj: Any) -> Inputs | None:
+def inputs_in_fields(
+    obj: Any, supplied_on: Callable[[Any], Iterable[tuple[Any, Any]]] | None = None
+) -> Inputs | None:
     """The inputs of `obj`; None if identity can't describe them: references, buffers,
-    and containers with hidden state."""
+    and containers with hidden state. `supplied_on` lists the values that the user
+    supplied for one of the objects (`inputs_of`)."""
     statics: list[Any] = []
     arrays: list[Any] = []
     looks: list[Any] = []
@@ -188,6 +207,7 @@ def inputs_of(obj: Any) -> Inputs | None:
     unordered: set[int] = set()
     writable: set[int] = set()
     in_keys: set[int] = set()
+    supplied: list[Any] = []
     stack = [obj]
     while stack:
         thing = stack.pop()
@@ -224,10 +244,11 @@ def inputs_of(obj: Any) -> Inputs | None:
             statics.append(seen[id(thing)])
             is_in_a_key_too |= keys_around > 0
         else:
+            if supplied_on is not None:
+                supplied += [(count, *each) for each in supplied_on(thing)]
             seen[id(thing)] = count
             count += 1
             taken = take_apart(thing)
-            _note_supplied(thing)
             statics.append(Fields(cls, taken.names, len(taken.parts)))
             if issubclass(cls, ATOMS):
                 statics += map(identity_of, plain_value(thing))
@@ -255,6 +276,7 @@ def inputs_of(obj: Any) -> Inputs | None:
         tuple(orders),
         frozenset(writable),
         frozenset(i for i in in_keys if type(arrays[i]) not in NUMBERS),
+        tuple(supplied),
     )
 
 
@@ -301,15 +323,6 @@ def _may_be_a_key(thing: Any) -> bool:
         except TypeError:  # an array is among them
             return False
     return True
-
-
-def _note_supplied(thing: Any) -> None:
-    """A user may have put a value into the `__dict__` of an object: from now on, one is
-    looked for."""
-    for name in attributes(thing).keys() & names_of(type(thing)):
-        source: Any = inspect.getattr_static(type(thing), name)
-        if hasattr(source, "note_supplied"):
-            source.note_supplied()
 
 
 def _is_one_of_a_kind(cls: type) -> bool:

@@ -7,6 +7,7 @@ identity of arrays can't describe: values supplied by the user, and those of obj
 with numpy arrays, references or hidden state.
 """
 
+import inspect
 import sys
 import threading
 import weakref
@@ -33,7 +34,7 @@ from .fields import (
     reached,
 )
 from .index import Changes, Contents, Record
-from .inputs import inputs_of
+from .inputs import Inputs, identity_of, inputs_in_fields
 from .levels import is_alive, may_be_kept
 from .snapshot import Snapshot
 from .sources import Source as Source
@@ -81,24 +82,22 @@ class Key(ABC):
 
 Provider = Callable[[Key], Any]
 """Gives a value for a traced object from outside its trace, or `NOT_PROVIDED`. It may
-have a function `is_supplied`, which says whether the user put it there, and a provider
-`after_a_change`, of values that stay when a field is assigned."""
+have a function `supplied`, for the values that the user supplied, and a provider
+`after_a_change`, of those that stay when a field is assigned."""
 
 NOT_PROVIDED: Any = object()
 
 
-def with_supplied(
-    provide: Any, is_supplied: Callable[[Any], bool], is_assigned: Callable[[Any], bool]
-) -> Provider:
+def with_supplied(provide: Any, supplied: Any, assigned: Any) -> Provider:
     """A provider that knows which values the user supplied, and which of them by
     assignment: these stay when a field is assigned."""
 
     def after_a_change(key: Any) -> Any:
-        return provide(key) if is_assigned(key) else NOT_PROVIDED
+        return provide(key) if key in assigned() else NOT_PROVIDED
 
     changed: Any = after_a_change
-    changed.is_supplied, changed.after_a_change = is_assigned, changed
-    provide.is_supplied, provide.after_a_change = is_supplied, changed
+    changed.supplied, changed.after_a_change = assigned, changed
+    provide.supplied, provide.after_a_change = supplied, changed
     provider: Provider = provide
     return provider
 
@@ -254,7 +253,7 @@ class Memo(weakref.ref[Any]):
         self.keep(key, value)
         if self.get(key, self) is self:
             raise LeakedTracerError(key.of(self()))
-        self.supplied[key] = self.values.get(key)
+        self.supplied[key] = self.values.get(key, self.folded.get(key))
         self.supplied_for = self._identity()
         self.contents.clear()
 
@@ -268,7 +267,7 @@ class Memo(weakref.ref[Any]):
 
     def _identity(self) -> Any:
         """Of the object."""
-        inputs = inputs_of(self())
+        inputs = inputs_in_fields(self())
         return self._snapshot if inputs is None else inputs.identity
 
     def forget(self, key: Key) -> None:
@@ -369,6 +368,37 @@ def memo_of(obj: Any) -> Memo:
                 return new
 
 
+def inputs_of(obj: Any) -> Inputs | None:
+    """The inputs of `obj`, with the values that the user supplied."""
+    return inputs_in_fields(obj, _identities_of_supplied)
+
+
+def _identities_of_supplied(obj: Any) -> list[tuple[Key, Any]]:
+    """The properties whose values the user supplied, and what tells these values from
+    others; for a traced object, outside of its trace."""
+    found = supplied_for(obj) if names_of(type(obj)) else {}
+    names = sorted((key.attrname or "", key) for key in found)
+    return [(key, identity_of(found[key])) for _, key in names]
+
+
+def supplied_for(obj: Any) -> dict[Key, Any]:
+    """The values that the user supplied; for a traced object, outside of its trace."""
+    found: dict[Key, Any] = {}
+    memo = memos.get(id(obj))
+    if memo is not None and memo() is obj:
+        memo = memo_of(obj)
+        found |= memo.supplied
+        outside: Any = getattr(memo.provider, "supplied", None)
+        found |= {} if outside is None else outside()
+    fields = attributes(obj)
+    for name in fields.keys() & names_of(type(obj)):
+        key = inspect.getattr_static(type(obj), name)
+        if isinstance(key, Key):
+            key.note_supplied()
+            found[key] = fields[name]
+    return found
+
+
 def has_preset(obj: Any) -> bool:
     """Whether it has a value that was supplied by `preset`."""
     memo = memos.get(id(obj))
@@ -377,17 +407,15 @@ def has_preset(obj: Any) -> bool:
 
 def preset_keys(obj: Any) -> list[Key]:
     """Of what was supplied by `preset`; for a traced object, outside of its trace."""
-    memo = memo_of(obj)
-    outside: Any = getattr(memo.provider, "is_supplied", None)
-    keys = keys_of(type(obj)).values() if outside is not None else ()
-    return [*memo.supplied, *(key for key in keys if key.was_supplied and outside(key))]
+    assigned = attributes(obj)
+    return [key for key in supplied_for(obj) if key.attrname not in assigned]
 
 
-def supplied_on(obj: Any) -> set[Any]:
+def supplied_on(obj: Any) -> frozenset[Any]:
     """The keys of what was supplied by `preset`, and the names of what is in its
     `__dict__`."""
     stored = attributes(obj).keys() & names_of(type(obj))
-    return {*memo_of(obj).supplied, *stored}
+    return frozenset([*memo_of(obj).supplied, *stored])
 
 
 def has_supplied(obj: Any) -> bool:

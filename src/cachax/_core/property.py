@@ -184,7 +184,7 @@ class cached_property(Computed, Source, Generic[T_co]):
         """Whether it stays when a field is assigned: the user did not `preset` it."""
         outside = getattr(self.memo_of(obj).provider, "after_a_change", None)
         return self.is_in_dict(obj) or (
-            outside is not None and bool(outside.is_supplied(self))
+            outside is not None and self in outside.supplied()
         )
 
     def is_in_dict(self, obj: Any) -> bool:

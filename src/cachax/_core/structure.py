@@ -12,7 +12,7 @@ import jax
 from jax.tree_util import default_registry
 
 from .fields import plain_leaves, walk
-from .inputs import in_order, inputs_of
+from .inputs import in_order, inputs_in_fields
 from .levels import level_of
 
 IsLeaf = Callable[[Any], bool]
@@ -83,7 +83,8 @@ def survives(value: Any, structure: Structure, leaves: Iterable[Any]) -> bool:
         type(x) in _BUILTIN or type(x) in plain_leaves for x in walk(value)
     )
     if not is_builtin and structure.tree.num_nodes > 1:
-        before, after = inputs_of(value), inputs_of(structure.unflatten(leaves))
+        again = structure.unflatten(leaves)
+        before, after = inputs_in_fields(value), inputs_in_fields(again)
         if before is not None and after is not None:
             pairs = zip(before.arrays, after.arrays, strict=False)
             return before.exactly == after.exactly and all(x is y for x, y in pairs)

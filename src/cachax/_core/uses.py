@@ -41,13 +41,13 @@ from .inputs import (
     Inputs,
     Same,
     identity_of,
-    inputs_of,
     is_rebuilt,
 )
 from .levels import traces_in
 from .memo import (
     can_have_values,
     has_supplied,
+    inputs_of,
     keys_of,
     may_have_values,
     memo_of,
@@ -80,7 +80,8 @@ class Uses(NamedTuple):
     is_host: bool = False
     """Whether the body looks at contents of arrays, or can't be traced."""
     reads: tuple[Any, ...] = ()
-    """The cached values that the body reads, and whether they are of this object."""
+    """The cached values that the body reads, and those that these read, and whether
+    they are of this object."""
     is_varying: bool = False
     """Whether what it uses may depend on the contents of arrays: each run of the body
     is followed, and these are the uses of one run. (Of all runs, if learned.)"""
@@ -97,7 +98,7 @@ class Uses(NamedTuple):
     @property
     def kind(self) -> "Kind":
         """Which parts count."""
-        return self.positions, self.is_ordered, self.unread
+        return self.positions, self.is_ordered, self.unread, self.reads
 
     def statics(self, inputs: Inputs) -> Given:
         """The rest: what distinguishes values that came from the same arrays."""
@@ -105,7 +106,7 @@ class Uses(NamedTuple):
         return given._replace(settings=settings(), uses=self)
 
 
-Kind = tuple[tuple[int, ...], bool, tuple[int, ...]]
+Kind = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[Any, ...]]
 _is_ordered = operator.itemgetter(1)
 
 
@@ -122,6 +123,11 @@ def _uses(
     is_ordered = is_ordered and bool(inputs.orders)
     unread = tuple([i for i in range(len(inputs.arrays)) if i not in read])
     return Uses(positions, is_ordered, unread, is_host, tuple(reads))
+
+
+def no_array(inputs: Inputs) -> Uses:
+    """For a value that the user supplied."""
+    return _uses(inputs, (), (), False)
 
 
 def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
@@ -160,14 +166,15 @@ class Learned:
         those to which the order of dictionaries doesn't matter."""
         return sorted([*self._kinds.get(inputs.statics, ())], key=_is_ordered)
 
-    def put(self, inputs: Inputs, uses: Uses) -> None:
+    def put_kind(self, inputs: Inputs, uses: Uses) -> None:
         self.keys_read |= {key: None for key, _ in uses.reads}
+        self._kinds.setdefault(inputs.statics, Recent())[uses.kind] = None
+
+    def put(self, inputs: Inputs, uses: Uses) -> None:
+        self.put_kind(inputs, uses)
         kind = uses.kind
-        kinds = self._kinds.setdefault(inputs.statics, Recent())
-        kinds[kind] = None
         place = (inputs.statics, inputs.writable, settings())
         if uses.is_varying:
-            kinds[everything(inputs).kind] = None  # of a run that is not followed
             self._varying.setdefault(place, True)
             return
         if place in self._varying and uses.is_host:  # it could not be followed
@@ -586,11 +593,13 @@ class Reading:
         self, key: Any, obj: Any, value: Any, original: Any, uses: Uses | None
     ) -> Any:
         """What a body sees of a value that was computed for the original object."""
-        self.reads[key, original is self._obj] = None
+        is_same = original is self._obj
+        self.reads[key, is_same] = None
         inputs = inputs_of(obj)
         if uses is None or inputs is None:
             self.is_shareable = False
             return self._as_inputs(value, ())
+        self.reads |= {(key, is_same and x): None for key, x in uses.reads}
         read = _places(self._arrays, inputs, uses.unread)
         self.read.positions |= read
         self.read.has_dictionary |= uses.is_ordered

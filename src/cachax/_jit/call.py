@@ -287,8 +287,8 @@ class Function:
         """What was gathered, the program that takes it, and the arrays in it. With
         `inside`, the program computes values itself, for leaves of these types."""
         answers = demand.in_order()
-        looks = [(a, x.packed.form, x.looks, x.is_supplied) for a, x in answers.items()]
-        key = (settings(), inside, *looks)
+        looks = [(ask, x.packed.form, x.looks) for ask, x in answers.items()]
+        key = (settings(), inside, demand.all_supplied(), *looks)
         program: Program | None = entry.programs.get(key)
         if program is None:
             program = Program(self, entry, answers, args, inside is not None)

@@ -24,9 +24,16 @@ from .._compat import (
 from .._core.computed import CallKey, Computed
 from .._core.fields import is_open, walk
 from .._core.index import Record
-from .._core.inputs import NUMBERS, Inputs, inputs_of
+from .._core.inputs import NUMBERS, Inputs
 from .._core.levels import UsesAxisError, not_run_here, traces_in
-from .._core.memo import NOT_PROVIDED, Provider, memo_of, with_supplied
+from .._core.memo import (
+    NOT_PROVIDED,
+    Provider,
+    inputs_of,
+    memo_of,
+    supplied_for,
+    with_supplied,
+)
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.structure import flatten
@@ -69,9 +76,6 @@ class Value:
     inner: tuple[Any, ...] | None = ()
     """The values that the body read in its turn: keys and positions; None if they are
     of other objects."""
-    is_supplied: tuple[bool, bool] = (False, False)
-    """Whether the user supplied it, and whether it depends on a value that the user
-    supplied: it doesn't hold for others with its arrays."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
     is_fixed: bool = True
@@ -185,6 +189,12 @@ class Demand:
             if key.is_supplied(owner) or memo_of(owner).provider is not None:
                 yield slot, key
 
+    def all_supplied(self) -> frozenset[Any]:
+        """All values that the user put there: what the function does may depend on
+        which these are."""
+        objects = self._objects.items()
+        return frozenset((slot, key) for slot, x in objects for key in supplied_for(x))
+
     def _owner(self, slot: Slot) -> Any:
         return self._objects.get(slot.slot if type(slot) is Under else slot)
 
@@ -215,10 +225,8 @@ class Demand:
         inputs = inputs_of(owner)
         if inputs is None or not mapped.fits(inputs):
             return None
-        if key.is_supplied(owner) or key.uses_supplied(owner, inputs):
-            return None
         record = key.without_order(owner, inputs)
-        if record is None:
+        if record is None or record.statics.supplied or supplied_for(owner):
             return None
         uses: Uses = record.uses
         places: Any = mapped.places
@@ -227,9 +235,6 @@ class Demand:
         others = inputs.numbers | inputs.writable
         holders = tuple([x for i, x in enumerate(places) if i not in others])
         if None in positions or None in holders or not holders:
-            return None
-        inner = _inner(uses, inputs, mapped)
-        if inner is None and key.was_ever_supplied():  # for a different object, maybe
             return None
         packed = packed_of(record, owner, uses.arrays(inputs), self.static_numpy)
         if packed is None:
@@ -241,7 +246,7 @@ class Demand:
             numbers=(*(i for i in numbers if i is not None), *mapped.statics),
             statics=record.statics,
             has_static_numbers=None in numbers,
-            inner=inner,
+            inner=_inner(uses, inputs, mapped),
             holders=() if positions else holders,
         )
 
@@ -262,7 +267,7 @@ class Demand:
             owner, its = self._objects[slot], inputs_of(copy)
 
             def is_shared(key: Any) -> bool:
-                if key.depends_on_supplied(owner):
+                if key.is_supplied(owner):
                     return False
                 inputs = inputs_of(owner)
                 if inputs is None or its is None or inputs.orders == its.orders:
@@ -343,16 +348,15 @@ class Demand:
                 raise Retrace(self, (*self.answers, ask))
             return self._stand_in(ask, answer)
 
-        def is_supplied(key: Any) -> bool:
-            # If a different object has it, it counts.
-            self.computed_inside[slot, key] = None
-            return self._is_supplied(slot, key)
-
-        def is_assigned(key: Any) -> bool:
+        def supplied() -> dict[Any, Any]:
             owner = self._objects.get(slot)
-            return is_supplied(key) and bool(key.is_assigned(owner))
+            return {} if owner is None else supplied_for(owner)
 
-        return with_supplied(provide, is_supplied, is_assigned)
+        def assigned() -> dict[Any, Any]:
+            owner = self._objects.get(slot)
+            return {k: x for k, x in supplied().items() if k.is_assigned(owner)}
+
+        return with_supplied(provide, supplied, assigned)
 
     def _is_supplied(self, slot: Slot, key: Any) -> bool:
         """Whether the user put the value there: it is the same whatever the
@@ -464,8 +468,7 @@ def by_object(key: Computed, owner: Any, static_numpy: bool) -> Value | None:
     if packed is None:
         return None
     is_fixed = key not in memo.folded and not any(map(_may_be_written, walk(value)))
-    is_supplied = (key.is_supplied(owner), key.depends_on_supplied(owner))
-    found = Value(packed, by_object=True, is_supplied=is_supplied, is_fixed=is_fixed)
+    found = Value(packed, by_object=True, is_fixed=is_fixed)
     if is_fixed:
         memo.packed[key, static_numpy] = (value, found)
     return found

@@ -26,7 +26,7 @@ from .._core.inputs import (
     Fields,
     Inputs,
     in_order,
-    inputs_of,
+    inputs_in_fields,
     is_array,
     is_whole,
     take_apart,
@@ -114,7 +114,7 @@ def map_of(obj: Any, start: int) -> Map | None:
     two fields makes no difference. None if the class drops or makes something when it
     is flattened.
     """
-    inputs = inputs_of(obj)
+    inputs = inputs_in_fields(obj)
     if inputs is None:
         return None
     numbers = inputs.numbers

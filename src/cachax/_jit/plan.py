@@ -70,8 +70,7 @@ class Need:
         like, static_numpy = self.value, self._static_numpy
         if like.by_object:
             found = by_object(self.key, self._owner(args, kwargs), static_numpy)
-            is_same = found is not None and found.is_supplied == like.is_supplied
-            return found.packed if is_same else None  # type: ignore[union-attr]
+            return None if found is None else found.packed
         statics = like.statics
         if like.numbers:
             bits = self._read_bits(args, kwargs)
@@ -239,6 +238,9 @@ def plan_for(
     plan.supplied_code = _supplied_code(plan, reader, objects, owners)
     same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
     same += _fields(plan, reader, objects)
+    for slot, obj in enumerate(objects):
+        if slot not in owners and slot not in plan.reads and _was_supplied(obj):
+            same.append(f"supplied_on({reader.object(slot)})")
     supplied = (f"supplied_on({owner})" for owner in owners.values())
     now = joined(["settings()", *same, *supplied])
     is_apart = not (plan.by_object and entry.options.donates)
@@ -283,8 +285,7 @@ def _is_part(slot: Any, obj: Any, answers: Answers) -> bool:
         return False
     ask, _ = slot
     is_by_arrays = ask in answers and not answers[ask].by_object
-    keys = keys_of(type(obj)).values()
-    return is_by_arrays and not any(key.was_supplied for key in keys)
+    return is_by_arrays and not _was_supplied(obj)
 
 
 def _choose_parts(
@@ -330,9 +331,14 @@ def _supplied_code(
             code.append(f"not {reader.constant(names)}.isdisjoint({fields})")
         elif type(obj).__dictoffset__:
             code += [f"{name!r} in {fields}" for name in sorted(names)]
-        if any(key.was_supplied for key in keys_of(type(obj)).values()):
+        if _was_supplied(obj):
             code.append(f"has_preset({its_code})")
     return " or ".join(code) or "False"
+
+
+def _was_supplied(obj: Any) -> bool:
+    """Whether a value was ever supplied for an object of its class."""
+    return any(key.was_supplied for key in keys_of(type(obj)).values())
 
 
 def _fields(plan: Plan, reader: Reader, objects: Sequence[Any]) -> Iterator[str]:

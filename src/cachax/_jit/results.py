@@ -17,14 +17,16 @@ from .._compat import CONCRETE, Tracer, has_several_devices, trace_context
 from .._core import index
 from .._core.computed import Computed, Table, table_of
 from .._core.fields import attributes, walk
-from .._core.inputs import NUMBERS, Inputs, inputs_of
+from .._core.inputs import NUMBERS, Inputs
 from .._core.levels import traces_in
 from .._core.memo import (
     NOT_PROVIDED,
     has_supplied,
+    inputs_of,
     keys_of,
     memo_of,
     preset_keys,
+    supplied_for,
     with_supplied,
 )
 from .._core.sources import names_of
@@ -273,9 +275,11 @@ def _computed_on(
     numbers = {id(leaves[i]): i for i, cls in enumerate(types) if cls in NUMBERS}
     pairs = ((i, numbers.get(id(x))) for i, x in enumerate(inputs.arrays))
     traced = {i: place for i, place in pairs if place is not None}
+    supplied = supplied_for(obj)
     for noted in table.noted:
         key, value, uses = noted.key, noted.value, noted.statics.uses
-        if not table.holds(noted, inputs) or key.depends_on_supplied(obj):
+        depends_on_supplied = key in supplied or noted.statics.supplied
+        if depends_on_supplied or not table.holds(noted, inputs):
             continue
         outside = inputs
         if traced:
@@ -374,36 +378,37 @@ def _pass_on_supplied(
     """An object that is returned as it is keeps the values that were assigned. Inside a
     trace, they are read from the argument."""
 
-    def provider(owner: Any, assigned: Container[Any]) -> Callable[[Any], Any]:
-        def is_supplied(key: Any) -> bool:
-            return key.attrname not in assigned and bool(key.is_supplied(owner))
+    def provider(owner: Any, others: Container[Any]) -> Callable[[Any], Any]:
+        def supplied() -> dict[Any, Any]:
+            found = supplied_for(owner).items()
+            return {key: x for key, x in found if key.attrname not in others}
+
+        def assigned() -> dict[Any, Any]:
+            return {key: x for key, x in supplied().items() if key.is_assigned(owner)}
 
         def provide(key: Any) -> Any:
-            is_known = key.was_supplied and key.attrname not in assigned
-            return key.read(owner) if is_known else NOT_PROVIDED
+            return key.read(owner) if key in supplied() else NOT_PROVIDED
 
-        def is_assigned(key: Any) -> bool:
-            return is_supplied(key) and bool(key.is_assigned(owner))
-
-        return with_supplied(provide, is_supplied, is_assigned)
+        return with_supplied(provide, supplied, assigned)
 
     tree, _ = entry.options.static.take_out(args, kwargs)
     is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
     for number, slot, is_same, assigned in returned:
         new, owner = objects_in(out)[number], entry.objects(tree)[slot]
-        if is_traced and is_same:
-            memo_of(new).provider = provider(owner, assigned)
+        if is_traced:
+            given: Any = provider(owner, assigned)
+            memo_of(new).provider = given if is_same else given.after_a_change
             continue
-        keys: Any = keys_of(type(owner)).values()
+        keys: Any = supplied_for(owner)
         for key in keys:  # an assigned value stays when fields are changed
-            stays = is_same or key.is_assigned(owner)
-            stays = stays and key.attrname not in assigned
-            if stays and key.was_supplied and key.is_supplied(owner):
-                value = key.peek(owner, None)
-                if key.is_assigned(owner) and not is_traced:
-                    key.__set__(new, value)
-                else:
-                    memo_of(new).supply(key, value)
+            is_assigned = key.is_assigned(owner)
+            if key.attrname in assigned or not (is_same or is_assigned):
+                continue
+            value = key.peek(owner, None)
+            if is_assigned:
+                key.__set__(new, value)
+            else:
+                memo_of(new).supply(key, value)
 
 
 def _take_traced(

@@ -15,9 +15,17 @@ from .._core import index
 from .._core.computed import MISSING
 from .._core.dependence import Dependence
 from .._core.fields import walk
-from .._core.inputs import CannotRebuildError, Copy, inputs_of
+from .._core.inputs import CannotRebuildError, Copy
 from .._core.levels import level_of, traces_in
-from .._core.memo import Key, keys_of, may_have_values, memo_of, memos, preset_keys
+from .._core.memo import (
+    Key,
+    inputs_of,
+    keys_of,
+    may_have_values,
+    memo_of,
+    memos,
+    preset_keys,
+)
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
 from .._core.sources import sources_of

@@ -15,8 +15,7 @@ from jax.custom_batching import custom_vmap
 
 from .._compat import Tracer, at_trace, current_trace, trace_of
 from .._core.computed import Argument, Computed, Table, tables
-from .._core.inputs import inputs_of
-from .._core.memo import NOT_PROVIDED, Provider, memo_of
+from .._core.memo import NOT_PROVIDED, Provider, inputs_of, memo_of
 from .._core.slots import Layout, layout_of
 from .._core.structure import Structure, flatten
 from .._core.values import pack

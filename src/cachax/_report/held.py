@@ -8,8 +8,7 @@ from typing import Any
 import jax
 
 from .._core import index
-from .._core.inputs import inputs_of
-from .._core.memo import memos
+from .._core.memo import inputs_of, memos
 from .._errors import plain_name
 from .memory import Held, Memory
 

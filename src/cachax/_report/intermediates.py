@@ -4,8 +4,8 @@ from typing import Any
 
 import jax
 
-from .._core.inputs import inputs_of
 from .._core.levels import traces_in
+from .._core.memo import inputs_of
 from .text import size
 
 _MUCH = 2**24
