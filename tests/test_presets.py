@@ -344,3 +344,19 @@ def test_what_depends_on_it_is_computed_once_in_a_loop() -> None:
                 state, factor = step(state)
                 assert factor == state.factor[0] == value + 1
     assert counts == {"factor": 2}
+
+
+def test_of_a_part_of_an_object_with_arrays_of_several_levels() -> None:
+    whole = Whole(ONES, supplied())
+
+    @jax.tree_util.register_dataclass
+    class Outer(Whole):
+        @cachax.cached_property
+        def wave(self) -> Any:
+            return jnp.sum(self.part.wave)
+
+    def read(x: Any) -> Any:
+        return Outer(x, whole.part).wave + jnp.sum(x)
+
+    for fun in (read, cachax.jit(read)):
+        assert jax.jvp(fun, [ONES], [ONES]) == (202, 2)

@@ -501,7 +501,7 @@ class Side:
         fields = [*map(id, vars(new).values())]
         for (key, name), (_, value, then) in [*self._supplied.items()]:
             if key == id(obj) and then in (None, fields):
-                self._supplied[id(new), name] = (new, value, fields)
+                self._supplied[id(new), name] = (new, value, then)
         for name, value in values.items():
             self._supplied[id(new), name] = (new, value, fields)
         return new

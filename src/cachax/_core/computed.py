@@ -206,6 +206,8 @@ class Computed(Key):
         elif used:  # they are not further out
             return self.evaluate(obj, None)[0]
         uses = self.learn(obj, inputs)
+        if uses.statics(inputs).supplied:  # which a copy would not have
+            return self.evaluate(obj, None)[0]
         try:
             with level_of(uses.arrays(inputs), self.body):
                 value = compute_part(self.body, obj, inputs, uses)
@@ -269,14 +271,6 @@ class Computed(Key):
         """The keys of all values that its body has read, of whatever object, and those
         that these have read; and this one."""
         return {self, *self.learned.keys_read}
-
-    def depends_on_supplied(self, obj: Any) -> bool:
-        """Whether the user supplied it, or a value that it depends on."""
-        inputs = inputs_of(obj)
-        if self.is_supplied(obj) or inputs is None:
-            return has_supplied(obj)
-        uses = self.learned.get(inputs)
-        return bool(inputs.supplied if uses is None else uses.statics(inputs).supplied)
 
     def record(self, inputs: Inputs) -> index.Record | None:
         """The record for an object with these inputs. What the body has read is the

@@ -112,6 +112,7 @@ class Memo(weakref.ref[Any]):
         "contents",
         "folded",
         "holds",
+        "identity_then",
         "indexed",
         "key",
         "others",
@@ -119,7 +120,6 @@ class Memo(weakref.ref[Any]):
         "provider",
         "settings",
         "supplied",
-        "supplied_for",
         "values",
     )
 
@@ -136,7 +136,7 @@ class Memo(weakref.ref[Any]):
     """Of the index, when that was last checked."""
     supplied: dict[Key, Any]
     """What was supplied by `preset`. (Not the values that hold their object.)"""
-    supplied_for: Any
+    identity_then: Any
     """The identity of the object then. (It stays when a property is assigned.)"""
     contents: list[Contents]
     """What stands for the object in the keys of calls, like the contents of an array:
@@ -157,7 +157,7 @@ class Memo(weakref.ref[Any]):
         packed = self.packed = {}
         self.provider = None
         self.supplied = {}
-        self.supplied_for = None
+        self.identity_then = None
         indexed = self.indexed = {}
         self.changes = Changes.count
         contents = self.contents = []
@@ -254,13 +254,13 @@ class Memo(weakref.ref[Any]):
         if self.get(key, self) is self:
             raise LeakedTracerError(key.of(self()))
         self.supplied[key] = self.values.get(key, self.folded.get(key))
-        self.supplied_for = self._identity()
+        self.identity_then = self._identity()
         self.contents.clear()
 
     def keep_supplied(self, obj: Any, before: "Memo", is_same: bool) -> None:
         """What was supplied for `obj`, if its fields are the same still: properties may
         have been assigned, or the configuration of JAX is different."""
-        if before.supplied and (is_same or before.supplied_for == self._identity()):
+        if before.supplied and (is_same or before.identity_then == self._identity()):
             for key, value in before.supplied.items():
                 if key.attrname not in attributes(obj):
                     self.supply(key, before.get(key, value))
@@ -411,16 +411,9 @@ def preset_keys(obj: Any) -> list[Key]:
     return [key for key in supplied_for(obj) if key.attrname not in assigned]
 
 
-def supplied_on(obj: Any) -> frozenset[Any]:
-    """The keys of what was supplied by `preset`, and the names of what is in its
-    `__dict__`."""
-    stored = attributes(obj).keys() & names_of(type(obj))
-    return frozenset([*memo_of(obj).supplied, *stored])
-
-
 def has_supplied(obj: Any) -> bool:
     """Whether there is such a value. (A body may have put it there, too.)"""
-    return can_have_values(obj) and bool(supplied_on(obj))
+    return can_have_values(obj) and bool(supplied_for(obj))
 
 
 def contents_of_object(obj: Any) -> Contents:

@@ -365,9 +365,10 @@ class Demand:
         return owner is not None and bool(key.was_supplied and key.is_supplied(owner))
 
     def _is_given(self, slot: Slot, key: Any) -> bool:
-        """Whether a value is known outside, or depends on one that was supplied."""
+        """Whether a value is known outside, or may depend on one that was supplied."""
         owner = self._objects[slot]
-        return bool(key.is_known(owner) or key.depends_on_supplied(owner))
+        inputs = inputs_of(owner)
+        return inputs is None or bool(inputs.supplied) or bool(key.is_known(owner))
 
     def _stand_in(self, ask: Ask, answer: Value) -> Any:
         """Something like the value, in a trace that will be repeated.

@@ -15,7 +15,7 @@ from .._core.memo import (
     contents_of_object,
     has_preset,
     may_have_values,
-    supplied_on,
+    supplied_for,
 )
 from .._core.recent import Recent
 from .._core.slots import layout_of
@@ -92,7 +92,7 @@ class Entry:
                 "identity": identity,
                 "object_in": _object_in,
                 "settings": settings,
-                "supplied_on": supplied_on,
+                "supplied_on": lambda obj: frozenset(supplied_for(obj)),
                 "whole": int.__pos__,
                 "signature": lambda *call: (*signature_of(leaves(*call)), settings()),
             }

@@ -244,7 +244,7 @@ def bring_out(
         is_same = any(x.obj is obj and x.is_unchanged for x in table.arguments)
         assigned = frozenset(names_of(type(obj)) & attributes(obj).keys())
         about.returned += tuple(Returned(number, x, is_same, assigned) for x in slots)
-        found += () if slots else _supplied_for(obj, number)
+        found += () if slots else _supplied_in_result(obj, number)
     if not (about.follows or about.returned or found or keep):
         return out
     about.brought = tuple(brought for brought, _ in found)
@@ -352,7 +352,7 @@ def _with_numbers(inputs: Inputs, numbers: dict[int, Any]) -> Inputs:
     return replace(inputs, arrays=arrays)
 
 
-def _supplied_for(
+def _supplied_in_result(
     obj: Any, number: int, path: tuple[Any, ...] = ()
 ) -> Iterator[tuple[Brought, Sequence[Any]]]:
     """Values that were supplied (`preset`) for an object that is returned, and is not
@@ -365,7 +365,7 @@ def _supplied_for(
             empty, name = replace(packed, arrays=()), key.of(obj)
             yield Brought(key, empty, False, number, name, True, path), packed.arrays
             for place, inner in enumerate(objects_in(value)):
-                yield from _supplied_for(inner, number, (*path, (key, place)))
+                yield from _supplied_in_result(inner, number, (*path, (key, place)))
 
 
 def _pass_on_supplied(
