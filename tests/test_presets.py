@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import cachax
 
@@ -304,7 +305,7 @@ def test_an_assigned_value_stays_when_a_field_is_assigned_inside() -> None:
         assert (new.first, new.second) == (7, 14)
 
 
-def test_a_value_that_depends_by_another_on_one_that_is_assigned_again() -> None:
+def test_a_chain_whose_first_value_is_assigned_again() -> None:
     class Longer(Chain):
         @cachax.cached_property
         def third(self) -> Any:
@@ -360,3 +361,46 @@ def test_of_a_part_of_an_object_with_arrays_of_several_levels() -> None:
 
     for fun in (read, cachax.jit(read)):
         assert jax.jvp(fun, [ONES], [ONES]) == (202, 2)
+
+
+def forget_by_del(chain: Any) -> None:
+    object.__delattr__(chain, "first")  # of a frozen object
+
+
+def forget_by_clear(chain: Any) -> None:
+    cachax.clear(chain, "first")
+
+
+@pytest.mark.parametrize("forget", [forget_by_del, forget_by_clear])
+@pytest.mark.parametrize("is_preset", [True, False])
+def test_what_was_computed_from_it_is_forgotten_too(
+    forget: Any, is_preset: bool
+) -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Frozen:
+        x: Any
+        first = Chain.first
+        second = Chain.second
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Outer:
+        chain: Any
+
+        @cachax.cached_property
+        def third(self) -> Any:
+            return self.chain.second + 1
+
+    def read(outer: Any) -> Any:
+        return outer.third, outer.chain.second
+
+    chain = cachax.preset(Frozen(ONES), first=50 * jnp.ones(()))
+    if not is_preset:
+        chain = Frozen(ONES)
+        vars(chain)["first"] = 50 * jnp.ones(())
+    outer, jitted = Outer(chain), cachax.jit(read)
+    assert read(outer) == jitted(outer) == (101, 100)
+    forget(chain)
+    assert read(outer) == jitted(outer) == (5, 4)
+    assert cachax.jit(lambda outer: Frozen(outer.chain.x).second)(outer) == 4

@@ -32,6 +32,7 @@ from .fields import (
     has_nothing,
     plain_leaves,
     reached,
+    walk_fields,
 )
 from .index import Changes, Contents, Record
 from .inputs import Inputs, identity_of, inputs_in_fields
@@ -278,6 +279,11 @@ class Memo(weakref.ref[Any]):
             memo.indexed.pop(key, None)
             memo.contents.clear()
 
+    def forget_computed(self) -> None:
+        for memo in (self, *self.others.values()):
+            for key in {*memo.values, *memo.folded}.difference(memo.supplied):
+                memo.forget(key)
+
 
 def _to_the_reader() -> int:
     """Frames from the caller of this to the line that reads a property."""
@@ -397,6 +403,14 @@ def supplied_for(obj: Any) -> dict[Key, Any]:
             key.note_supplied()
             found[key] = fields[name]
     return found
+
+
+def forget_computed_with(obj: Any) -> None:
+    """A value that was supplied for `obj` is gone, and so is what was computed from it,
+    for all objects that it is a part of."""
+    for memo in [*memos.values()]:
+        if any(part is obj for part in walk_fields(memo())):
+            memo.forget_computed()
 
 
 def has_preset(obj: Any) -> bool:

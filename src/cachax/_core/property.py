@@ -9,7 +9,7 @@ from .._errors import check_method
 from .body import carrying_body
 from .computed import MISSING, Computed
 from .index import Changes
-from .memo import Memo, Source, declare, memos
+from .memo import Memo, Source, declare, forget_computed_with, memos
 from .recent import Recent
 from .uses import Learned
 
@@ -157,8 +157,11 @@ class cached_property(Computed, Source, Generic[T_co]):
         self.forget(instance)
 
     def forget(self, obj: Any) -> None:
+        was_supplied = self.is_supplied(obj)
         getattr(obj, "__dict__", {}).pop(self.attrname, None)
         super().forget(obj)
+        if was_supplied:
+            forget_computed_with(obj)
 
     def memo_of(self, obj: Any) -> Memo:
         memo = super().memo_of(obj)
@@ -176,9 +179,6 @@ class cached_property(Computed, Source, Generic[T_co]):
     def peek(self, obj: Any, default: Any) -> Any:
         value = self.stored(obj)
         return super().peek(obj, default) if value is MISSING else value
-
-    def is_supplied(self, obj: Any) -> bool:
-        return self.is_in_dict(obj) or super().is_supplied(obj)
 
     def is_assigned(self, obj: Any) -> bool:
         """Whether it stays when a field is assigned: the user did not `preset` it."""
