@@ -404,3 +404,21 @@ def test_what_was_computed_from_it_is_forgotten_too(
     forget(chain)
     assert read(outer) == jitted(outer) == (5, 4)
     assert cachax.jit(lambda outer: Frozen(outer.chain.x).second)(outer) == 4
+
+
+def test_a_derivative_with_respect_to_it() -> None:
+    chain, make = Chain(ONES), cachax.jit(lambda c, v: cachax.preset(c, first=v))
+
+    def preset(v: Any) -> Any:
+        return cachax.preset(chain, first=v).second
+
+    def inside(v: Any) -> Any:
+        return cachax.jit(lambda c, v: cachax.preset(c, first=v).second)(chain, v)
+
+    def returned(v: Any) -> Any:
+        return make(chain, v).second
+
+    for fun in (preset, inside, returned):
+        for apply in (jax.grad, jax.jacfwd, lambda f: lambda v: jax.vmap(f)(v[None])):
+            assert apply(fun)(jnp.float32(1)) == 2  # type: ignore[operator]
+    assert (chain.first, chain.second) == (2, 4)

@@ -251,6 +251,11 @@ class Memo(weakref.ref[Any]):
 
     def supply(self, key: Key, value: Any) -> None:
         """Keep a value that was not computed."""
+        obj = self()
+        is_inner = not may_be_kept(value, obj) and is_alive(value)
+        if is_inner and type(obj).__dictoffset__:  # the level of `obj` is this one then
+            attributes(obj)[key.attrname or ""] = value
+            return
         self.keep(key, value)
         if self.get(key, self) is self:
             raise LeakedTracerError(key.of(self()))

@@ -483,11 +483,10 @@ def _inner(uses: Uses, inputs: Inputs, mapped: Map) -> tuple[Any, ...] | None:
     found: list[Any] = []
     for key, is_same in uses.reads:
         its = key.learned.get(inputs) if is_same else None
-        places = [] if its is None else [mapped.places[i] for i in its.positions]
-        further = None if its is None else _inner(its, inputs, mapped)
-        if further is None or None in places:
+        places = [None] if its is None else [mapped.places[i] for i in its.positions]
+        if None in places:
             return None
-        found += [(key, tuple(places)), *further]
+        found.append((key, tuple(places)))
     return tuple(found)
 
 
