@@ -418,7 +418,7 @@ def test_a_value_comes_out_only_with_the_arrays_it_was_computed_from() -> None:
     assert number.norm.dtype == jnp.float32
 
 
-def test_a_preset_value_of_a_different_trace_is_refused() -> None:
+def test_a_preset_value_of_a_different_trace() -> None:
     @cachax.jit
     def made(arrays: list[Any]) -> Any:
         return cachax.preset(Vector(arrays[0]), norm=jnp.sum(arrays[1]))
@@ -426,8 +426,7 @@ def test_a_preset_value_of_a_different_trace_is_refused() -> None:
     x = jnp.ones(2)
     assert made([x, x]).norm == 2
     assert jax.jit(lambda x, y: made([x, y]).norm)(x, x) == 2
-    with pytest.raises(cachax.LeakedTracerError, match=r"Vector\.norm"):
-        jax.grad(lambda y: made([x, y]).norm)(x)
+    assert jax.grad(lambda y: made([x, y]).norm)(x).tolist() == [1, 1]
 
 
 def test_an_error_after_a_cached_function_got_a_new_class() -> None:
