@@ -148,12 +148,10 @@ class Inputs:
             if look is not None and not look[0] and i not in used:  # it has no shape
                 bits.append((i, bits_of(self.arrays[i])))
         orders = self.orders if is_ordered else ()
-        supplied = tuple(
-            [
-                (number, key, value)
-                for number, key, value in self.supplied
-                if (key, False) in reads or (number == 0 and (key, True) in reads)
-            ]
+        supplied = self.supplied and tuple(
+            (number, key, value)
+            for number, key, value in self.supplied
+            if (key, False) in reads or (number == 0 and (key, True) in reads)
         )
         return Given(self.statics, tuple(looks), tuple(bits), orders, supplied)
 

@@ -396,7 +396,8 @@ def supplied_for(obj: Any) -> dict[Key, Any]:
     """The values that the user supplied; for a traced object, outside of its trace."""
     found: dict[Key, Any] = {}
     memo = memos.get(id(obj))
-    if memo is not None and memo() is obj:
+    may_have_some = memo is not None and (memo.supplied or memo.provider)
+    if may_have_some and memo() is obj:  # type: ignore[misc]
         memo = memo_of(obj)
         found |= memo.supplied
         outside: Any = getattr(memo.provider, "supplied", None)
