@@ -139,7 +139,7 @@ def test_a_class_whose_attributes_run_code() -> None:
 
             x: Any
 
-            @functools.cached_property
+            @functools.cached_property  # noqa: CX101
             def functools_value(self) -> Any:
                 return self.x * z
 
