@@ -231,3 +231,27 @@ def test_a_value_of_an_array_that_may_not_be_moved_any_more() -> None:
     assert obj.x.committed
     assert obj.value.committed
     assert cachax.jit(lambda obj: obj.value * 2)(obj).committed
+
+
+def test_a_value_is_where_the_array_is_that_it_has_the_shape_of() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Shaped:
+        x: Any
+        y: Any
+
+        @cachax.cached_property
+        def zeros(self) -> Any:
+            return jnp.zeros_like(self.x), jnp.zeros_like(self.x) + self.y
+
+    x, y = jnp.arange(3.0), jnp.ones(3)
+    Shaped(x, 2 * y).zeros  # noqa: B018 (what it uses is learned)
+    use = cachax.jit(lambda obj: obj.zeros[0] + obj.x)
+    shaped = Shaped(x, y)
+    for device in (*first_devices(3), *first_devices(3)):
+        shaped = dataclasses.replace(shaped, x=jax.device_put(x, device))
+        for new in (shaped.zeros[0] + shaped.x, shaped.zeros[1] - y + shaped.x):
+            assert new.devices() == {device}
+            assert new.tolist() == [0, 1, 2]
+        assert use(shaped).devices() == {device}
+        assert use(shaped).tolist() == [0, 1, 2]

@@ -23,6 +23,7 @@ from .._compat import (
     Tracer,
     aval_of_number,
     explicit_sharding,
+    has_several_devices,
     is_ref,
     is_registered,
 )
@@ -145,8 +146,12 @@ class Inputs:
             looks[i] = None
         bits: list[Any] = []
         for i, look in enumerate(looks):
-            if look is not None and not look[0] and i not in used:  # it has no shape
+            if look is None or i in used:
+                continue
+            if not look[0]:  # it has no shape
                 bits.append((i, bits_of(self.arrays[i])))
+            if getattr(self.arrays[i], "_committed", False) and has_several_devices():
+                looks[i] = (*look, self.arrays[i].sharding)  # what it makes is there
         orders = self.orders if is_ordered else ()
         supplied = self.supplied and tuple(
             (number, key, value)
