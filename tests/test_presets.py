@@ -1,6 +1,8 @@
 """Values that the user supplied belong to their object, wherever that goes."""
 
 import dataclasses
+import gc
+import weakref
 from typing import Any
 
 import jax
@@ -422,3 +424,34 @@ def test_a_derivative_with_respect_to_it() -> None:
         for apply in (jax.grad, jax.jacfwd, lambda f: lambda v: jax.vmap(f)(v[None])):
             assert apply(fun)(jnp.float32(1)) == 2  # type: ignore[operator]
     assert (chain.first, chain.second) == (2, 4)
+
+
+@pytest.mark.parametrize("is_preset", [True, False])
+def test_nothing_holds_it_when_its_object_is_gone(is_preset: bool) -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Parts:
+        x: Any
+
+        @cachax.cached_property
+        def parts(self) -> Any:
+            return {"low": self.x, "high": [self.x * 2]}
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.parts["high"][0])
+
+    use, refs = cachax.jit(lambda parts: parts.total), []
+    for i in range(10):
+        high = jnp.full(2, float(i))
+        supplied = {"low": ONES, "high": [high]}
+        parts = Parts(ONES)
+        if is_preset:
+            parts = cachax.preset(parts, parts=supplied)
+        else:
+            parts.parts = supplied
+        assert parts.total == use(parts) == 2 * i
+        refs.append(weakref.ref(high))
+    del parts, supplied, high
+    gc.collect()
+    assert [ref() for ref in refs] == [None] * 10

@@ -32,6 +32,7 @@ from .fields import (
     has_nothing,
     plain_leaves,
     reached,
+    walk,
     walk_fields,
 )
 from .index import Changes, Contents, Record
@@ -389,7 +390,19 @@ def _identities_of_supplied(obj: Any) -> list[tuple[Key, Any]]:
     others; for a traced object, outside of its trace."""
     found = supplied_for(obj) if names_of(type(obj)) else {}
     names = sorted((key.attrname or "", key) for key in found)
-    return [(key, identity_of(found[key])) for _, key in names]
+    return [(key, _identity_of_value(found[key])) for _, key in names]
+
+
+def _identity_of_value(value: Any) -> tuple[Any, ...]:
+    """What tells a value from others, without holding it: there is no weak reference to
+    a dictionary or a list, so it is described by what is in it."""
+    return tuple(
+        (type(x), len(x)) if isinstance(x, _CONTAINERS) else identity_of(x)
+        for x in walk(value)
+    )
+
+
+_CONTAINERS = (list, tuple, dict, set, frozenset)
 
 
 def supplied_for(obj: Any) -> dict[Key, Any]:
