@@ -389,8 +389,8 @@ def _identities_of_supplied(obj: Any) -> list[tuple[Key, Any]]:
     """The properties whose values the user supplied, and what tells these values from
     others; for a traced object, outside of its trace."""
     found = supplied_for(obj) if names_of(type(obj)) else {}
-    names = sorted((key.attrname or "", key) for key in found)
-    return [(key, _identity_of_value(found[key])) for _, key in names]
+    keys = sorted(found, key=lambda key: key.attrname or "")
+    return [(key, _identity_of_value(found[key])) for key in keys]
 
 
 def _identity_of_value(value: Any) -> tuple[Any, ...]:
