@@ -750,3 +750,13 @@ def test_an_object_that_is_returned_beside_one_of_its_arrays(order: Any) -> None
         part = make(jnp.ones(3))[order.index(0)]
         assert (part.wave == jnp.sin(2)).all()
     assert counts == {"wave": 1}
+
+
+def test_the_trace_of_a_function_does_not_outlive_it(no_leaks: None) -> None:
+    """A value with an object in it, which has values in its turn."""
+    process = Process(X + 1)
+    lower = cachax.jit(lambda p: p.factor.lower)
+    with computations() as counts:
+        for _ in range(2):
+            np.testing.assert_array_equal(lower(process), process.factor.lower)
+    assert set(counts.values()) == {1}

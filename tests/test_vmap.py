@@ -321,3 +321,68 @@ def test_what_is_the_same_for_all_is_not_a_tracer() -> None:
             cachax.jit(cachax.vmap(lambda o: o.index[1].sum()))(batch),
             np.array([6.0, 24.0]),
         )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Inner:
+    w: Any
+
+    @cachax.cached_property
+    def norm(self) -> Any:
+        computing("norm")
+        return jnp.sum(self.w**2)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Outer:
+    x: Any
+    shared: Any
+
+    @cachax.cached_property
+    def model(self) -> Any:
+        computing("model")
+        return {"own": Inner(2 * self.x), "shared": Inner(3 * self.shared)}
+
+    @cachax.cached_property
+    def models(self) -> Any:
+        return [self.model["own"], Inner(self.x)]
+
+    @cachax.cached_property
+    def deep(self) -> Any:
+        return Outer(self.x + 1, self.shared)
+
+
+def _of_values(o: Any) -> Any:
+    inner = o.models[1].norm + o.models[0].norm
+    return inner, o.model["own"].norm + o.model["shared"].norm, o.deep.models[1].norm
+
+
+@pytest.mark.parametrize("is_jitted", [False, True])
+def test_a_value_of_an_object_that_is_a_value_is_computed_once(
+    is_jitted: bool, no_leaks: None
+) -> None:
+    x = jnp.arange(6.0).reshape(3, 2)
+    batch = Outer(x, jnp.ones(2))
+    axes = (Outer(0, None),)
+    mapped = cachax.vmap(_of_values, in_axes=axes)
+    call = cachax.jit(mapped) if is_jitted else mapped
+    with jax.disable_jit():
+        expected = [_of_values(Outer(each, batch.shared)) for each in x]
+    with computations() as counts:
+        for _ in range(3):
+            for i, found in enumerate(call(batch)):
+                close(found, np.stack([each[i] for each in expected]))
+        close(mapped(batch)[1], np.stack([each[1] for each in expected]))
+    # The models: that of the batch, of the shared part, and of what `deep` returns.
+    assert counts == {"model": 2, "norm": 4}
+
+
+def test_the_values_of_values_follow_their_batch(no_leaks: None) -> None:
+    x = jnp.arange(6.0).reshape(3, 2)
+    read = cachax.vmap(lambda o: o.model["own"].norm, in_axes=(Outer(0, None),))
+    for scale in (1.0, 2.0, 3.0):
+        close(read(Outer(scale * x, jnp.ones(2))), jnp.sum((2 * scale * x) ** 2, 1))
+    grads = jax.grad(lambda x: jnp.sum(read(Outer(x, jnp.ones(2)))))(x)
+    close(grads, 8 * x)

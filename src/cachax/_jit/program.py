@@ -124,7 +124,8 @@ class Program:
         except ValueError:  # a class that is rebuilt as a different one
             copies = []
         demand.start()
-        demand.provide_for(copies, demand.fill(self.asks, values, leaves))
+        given = demand.fill(self.asks, values, leaves)
+        demand.provide_for(copies, given)
         table.arguments = [
             Argument(copy, inputs_of(copy), provider, is_shared)
             for copy, is_shared in zip(copies, demand.sharing(copies), strict=True)
@@ -145,6 +146,7 @@ class Program:
             raise
         finally:
             tables.running.remove(table)
+            given.clear()  # the memo of an object in a value holds them
 
 
 def _are_as_given(tree: Any, leaves: list[Any]) -> bool:

@@ -5,8 +5,10 @@ the batch is the property of every example, stacked: the body under `jax.vmap`.
 """
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any, ParamSpec, TypeVar, overload
 
 import jax
@@ -14,7 +16,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from .._compat import Tracer, at_trace, current_trace, trace_of
-from .._core.computed import Argument, Computed, Table, tables
+from .._core.computed import Argument, Computed, Table, table_of, tables
 from .._core.memo import NOT_PROVIDED, Provider, inputs_of, memo_of
 from .._core.slots import Layout, layout_of
 from .._core.structure import Structure, flatten
@@ -108,6 +110,20 @@ class _Batch:
         pairs = zip(self.leaves, axes, strict=True)
         (self.size,) = {leaf.shape[axis] for leaf, axis in pairs if axis is not None}
 
+    def provide(self, one: Any, number: Any, options: dict[str, Any]) -> None:
+        """Values for the objects in one example: `number` is which, and traced as it
+        is."""
+        table = table_of({trace_of(number)})
+        copies = self.layout.objects(one)
+        for owner, span, copy in zip(self.owners, self.spans, copies, strict=True):
+            if copy is owner:
+                continue
+            provide = _provider(owner, self.axes[span], number, options)
+            memo_of(copy).provider = provide
+            if table is not None:
+                argument = Argument(copy, inputs_of(copy), provide, lambda key: True)
+                table.arguments.append(argument)
+
     def map(
         self, fun: Callable[[Any], Any], out_axes: Any, options: dict[str, Any]
     ) -> Any:
@@ -115,19 +131,10 @@ class _Batch:
 
         def of_one(number: Any, leaves: list[Any]) -> Any:
             one = self.structure.unflatten(leaves)
-            copies = self.layout.objects(one)
-            for owner, span, copy in zip(self.owners, self.spans, copies, strict=True):
-                if copy is not owner:
-                    provider = _provider(owner, self.axes[span], number, options)
-                    memo_of(copy).provider = provider
             table = Table(current_trace())
-            table.arguments = [
-                Argument(copy, inputs_of(copy), provide, lambda key: True)
-                for copy in copies
-                if (provide := memo_of(copy).provider) is not None
-            ]
             tables.running.append(table)
             try:
+                self.provide(one, number, options)
                 return fun(one)
             finally:
                 tables.running.remove(table)
@@ -159,13 +166,18 @@ def _for_each_leaf(axes: Any, tree: Any) -> Axes:
 
 
 def _provider(owner: Any, axes: Axes, number: Any, options: dict[str, Any]) -> Provider:
-    """For one example of a batch: `number` is which, and traced as it is."""
-
     def provide(key: Any) -> Any:
         if all(axis is None for axis in axes):
             return key.read(owner)
         stacked = _batch_key(key, axes, options).read(owner)
-        return NOT_PROVIDED if stacked is None else stacked.of_one(number)
+        if stacked is None:
+            return NOT_PROVIDED
+        one = stacked.of_one(number)
+        layout = layout_of((one,))
+        if layout is not None:
+            batch = _Batch((stacked.value,), stacked.axes, layout)
+            batch.provide((one,), number, options)
+        return one
 
     return provide
 
@@ -181,7 +193,7 @@ class BatchKey(Computed):
         self._options = options
 
     def _of_each(self, batch: Any) -> "_Stacked | None":
-        found: _Stacked | None = None
+        found: tuple[list[Any], Axes, Structure] | None = None
 
         def of_one(tree: Any) -> list[Any]:
             nonlocal found
@@ -191,12 +203,13 @@ class BatchKey(Computed):
                 return []
             leaves, structure = flatten(value)
             here = current_trace()
-            is_stacked = [isinstance(x, Tracer) and trace_of(x) is here for x in leaves]
-            pairs = [*zip(leaves, is_stacked, strict=True)]
+            is_here = [isinstance(x, Tracer) and trace_of(x) is here for x in leaves]
             # No tracer stays behind.
-            others = tuple(None if is_stacked else x for x, is_stacked in pairs)
-            found = _Stacked(others, tuple(is_stacked), structure)
-            return [x for x, is_stacked in pairs if is_stacked]
+            others = [
+                None if x else leaf for leaf, x in zip(leaves, is_here, strict=True)
+            ]
+            found = others, tuple(0 if x else None for x in is_here), structure
+            return [*compress(leaves, is_here)]
 
         tree = (batch,)
         layout = layout_of(tree)
@@ -204,10 +217,14 @@ class BatchKey(Computed):
         stacked = _Batch(tree, self._axes, layout).map(of_one, 0, self._options)
         if found is None:
             return None
+        others, axes, structure = found
         remaining = iter(stacked)
-        pairs = zip(found.leaves, found.is_stacked, strict=True)
-        leaves = (next(remaining) if is_stacked else x for x, is_stacked in pairs)
-        return replace(found, leaves=tuple(leaves))
+        pairs = zip(others, axes, strict=True)
+        leaves = [x if axis is None else next(remaining) for x, axis in pairs]
+        value = structure.unflatten(leaves)
+        again, _ = flatten(value)
+        is_same = len(again) == len(leaves) and all(map(operator.is_, again, leaves))
+        return _Stacked(value, axes) if is_same else None
 
 
 def _can_be_stacked(value: Any) -> bool:
@@ -232,26 +249,26 @@ def _batch_key(key: Computed, axes: Axes, options: dict[str, Any]) -> BatchKey:
 class _Stacked:
     """The values of all examples."""
 
-    leaves: tuple[Any, ...]
-    """Those of one, where arrays have one more axis in front."""
-    is_stacked: tuple[bool, ...]
-    """Which they are: others are the same for all examples."""
-    structure: Structure
+    value: Any
+    """That of one, where arrays have one more axis in front."""
+    axes: Axes
+    """None for leaves that are the same for all examples."""
 
     def of_one(self, number: Any) -> Any:
         """The value of the example with this number, which is mapped."""
-        pairs = zip(self.leaves, self.is_stacked, strict=True)
+        leaves, structure = flatten(self.value)
+        pairs = zip(leaves, self.axes, strict=True)
         with at_trace(trace_of(number)):
-            return self.structure.unflatten(
-                [_unstacked(x, number) if is_stacked else x for x, is_stacked in pairs]
+            return structure.unflatten(
+                [x if axis is None else _unstacked(x, number) for x, axis in pairs]
             )
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
-        return self.leaves, (self.is_stacked, self.structure)
+        return (self.value,), self.axes
 
     @classmethod
-    def tree_unflatten(cls, about: Any, leaves: Sequence[Any]) -> "_Stacked":
-        return cls(tuple(leaves), *about)
+    def tree_unflatten(cls, axes: Any, children: Sequence[Any]) -> "_Stacked":
+        return cls(*children, axes)
 
 
 def _unstacked(stacked: Any, number: Any) -> Any:
