@@ -268,7 +268,7 @@ class _Stacked:
 
     @classmethod
     def tree_unflatten(cls, axes: Any, children: Sequence[Any]) -> "_Stacked":
-        return cls(*children, axes)
+        return cls(children[0], axes)
 
 
 def _unstacked(stacked: Any, number: Any) -> Any:
