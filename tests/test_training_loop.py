@@ -1312,3 +1312,44 @@ def test_random_keys_and_their_data_in_the_same_place(first: str) -> None:
             state = Noisy(key, jnp.zeros(2))
             np.testing.assert_allclose(step(state).x, state.noise, rtol=1e-5)
             assert pickle.dumps(key) == before
+
+
+@pytest.mark.parametrize(
+    "trees",
+    [
+        # What the first trace has learned doesn't hold for the others.
+        [lambda a, b: {"a": a, "b": b}, lambda a, b: [a, b], lambda a, b: (b, a)],
+        [lambda a, b: [a, b], lambda a, b: [a, jax.random.key(0)]],
+        [lambda a, b: [a, jax.random.key(0)], lambda a, b: [a, b]],
+        [lambda a, b: [a, b], lambda a, b: [jnp.ones(7), a]],
+    ],
+)
+def test_arrays_pass_through_in_arguments_of_several_structures(trees: Any) -> None:
+    @cachax.cache
+    def total(x: Any) -> Any:
+        computing("total")
+        return jnp.sum(x)
+
+    leaves = cachax.jit(jax.tree.leaves)
+    a, b = jnp.arange(3.0), jnp.arange(4.0)
+    with computations() as counts:
+        sums = {id(a): total(a), id(b): total(b)}
+        for tree in 3 * trees:
+            given = tree(a, b)
+            pairs = zip(leaves(given), jax.tree.leaves(given), strict=True)
+            for returned, argument in pairs:
+                if id(argument) in sums:
+                    assert total(returned) == sums[id(argument)]
+    assert counts == {"total": 2}
+
+
+def test_a_result_with_jit_disabled_beside_results_of_programs() -> None:
+    step, state = cachax.jit(flax_step), flax_state()
+    x = cachax.jit(lambda x: {"same": x})
+    for _ in range(2):
+        state = step(state)
+        assert [*x(state.x)] == ["same"]
+        with jax.disable_jit():
+            state = step(state)
+            assert x(state.x)["same"] is state.x
+    close(state.params["w"], plain_params(flax_state(), replacing, 4)["w"])

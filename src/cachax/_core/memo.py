@@ -450,8 +450,17 @@ def has_supplied(obj: Any) -> bool:
 
 
 def contents_of_object(obj: Any) -> Contents:
-    """What stands for `obj` as long as its fields stay the same."""
-    found = memo_of(obj).contents
+    """What stands for `obj` as long as its fields stay the same. (With a different
+    configuration, JAX traces the function again.)"""
+    memo = memos.get(id(obj))
+    if not (
+        memo is not None
+        and memo() is obj
+        and memo.holds(obj)
+        and memo.changes == Changes.count
+    ):
+        memo = memo_of(obj)
+    found = memo.contents
     if not found:
         found.append(Contents())
     return found[0]

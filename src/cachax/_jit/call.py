@@ -97,6 +97,8 @@ class Function:
         self._likely: dict[Any, Entry | None] = Recent()
         """For calls unlike the last one, by the types of the arguments and the static
         ones. None where these don't say which."""
+        self._static_among: dict[int, tuple[int, ...]] = {}
+        """Which arguments are static, by how many there are."""
         note_entries(self)
 
     @property
@@ -141,16 +143,18 @@ class Function:
         return (structure, statics, are_global(leaves)), call
 
     def _look(self, args: Any, kwargs: Any) -> Any:
-        static, count = self.options.static, len(args)
-        look = [*map(type, args)]
+        look = (*map(type, args),)
+        static = self.options.static
+        if static.numbers:
+            count = len(args)
+            numbers = self._static_among.get(count)
+            if numbers is None:
+                numbers = self._static_among[count] = (*sorted(static.among(count)),)
+            look += (*map(args.__getitem__, numbers),)
         if kwargs:
-            look += kwargs
-            look += map(type, kwargs.values())
-            look += map(kwargs.get, static.names)
-        for number in static.numbers:
-            if -count <= number < count:
-                look.append(args[number])
-        return tuple(look)
+            named = map(kwargs.get, static.names)
+            look += (*kwargs, *map(type, kwargs.values()), *named)
+        return look
 
     def call(self, plain: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A call that was not prepared by one like it."""

@@ -2,8 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.tree_util import tree_flatten
@@ -25,7 +24,6 @@ from .inside import New, is_new_code
 from .options import Options
 from .paths import Map, Reader, map_of
 from .plan import Call, Plan, Read, bits, identity, plan_for, signature_of
-from .results import take
 
 
 class Entry:
@@ -118,7 +116,7 @@ class Entry:
         `program.py` is taken for one of JAX about the arguments.)
         """
         out = program.bound(values)(*args, **kwargs)
-        return take(out, self, args, kwargs) if type(out) is dict else out
+        return program.take(out, self, args, kwargs)
 
     def objects(self, tree: Any) -> list[Any]:
         """Those that may have values, by slot."""
@@ -149,7 +147,8 @@ class Entry:
         if ready is not None:
             reader = self.reader(call.tree)
             arrays = [reader.array(i, call.leaves) for i in plan.new_leaves]
-            ready.call = self._in_one_thread(ready.call, reader.function(arrays))
+            ready.call = self._in_one_thread(program, values, reader.function(arrays))
+            ready.program = _Taken(program.call)
 
     def _set_find(self, call: Call) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
@@ -167,22 +166,28 @@ class Entry:
         self.may_compute_inside, self.inside_plan = False, Plan()
         self.find = self.plan.find
 
-    def _in_one_thread(self, launch: Callable[..., Any], arrays: Read) -> Any:
+    def _in_one_thread(self, program: Any, values: Any, arrays: Read) -> Any:
         """A program for new arrays: of threads that call it with the same ones, the
         first computes the value."""
         weakly = weakref.ref(self)  # which has what is ready
+        launch = program.bound(values)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if threading.active_count() == 1:
-                return launch(*args, **kwargs)
-            entry: Any = weakly()
+                return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
             with index.computing_inside(arrays(args, kwargs)) as is_new:
                 if not is_new:
                     raise NoLongerNew
-                out = launch(*args, **kwargs)
-                return take(out, entry, args, kwargs) if type(out) is dict else out
+                return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
 
         return call
+
+
+class _Taken(NamedTuple):
+    """A program, for calls that keep what comes out themselves."""
+
+    call: Any
+    about: None = None
 
 
 def _object_in(key: Any, owner: Any, number: int) -> Any:

@@ -14,7 +14,6 @@ from .._core.watch import watchers_of
 from .call import Function, name_of, names_arguments
 from .entry import NoLongerNew
 from .program import Unprepared
-from .results import take
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -193,7 +192,8 @@ def jitted(
             return state.call(args, kwargs)
         try:
             out = ready.call(*args, **kwargs)
-            return take(out, entry, args, kwargs) if type(out) is dict else out
+            about = ready.program.about
+            return out if about is None else about.take(out, entry, args, kwargs)
         except NoLongerNew:
             pass
         except Unprepared:

@@ -55,8 +55,9 @@ class _Marked:
         self._numbers = numbers
         """The ids of those that are leaves. Some that are static may have them too."""
         self._around: set[int] = set()
-        self.objects: dict[int, str] = {}
-        """Expressions for the things in the tree, by the ids of their copies."""
+        self.objects: dict[int, str | None] = {}
+        """Expressions for the things in the tree, by the ids of their copies. None for
+        a thing that isn't copied and is there twice."""
         self.tree = tuple(map(self._copy, tree, reader.parameters))
 
     def _copy(self, thing: Any, code: str) -> Any:
@@ -64,6 +65,7 @@ class _Marked:
             is_kept = type(thing) in NUMBERS and id(thing) not in self._numbers
             return thing if is_kept else _Mark(code)
         if is_whole(thing) or is_opaque(type(thing)) or id(thing) in self._around:
+            self.objects[id(thing)] = None if id(thing) in self.objects else code
             return thing
         taken = take_apart(thing)
         codes = self._reader.parts(code, thing, taken.names)
@@ -79,6 +81,13 @@ class _Marked:
         _provide_values(new)
         self.objects[id(new)] = code
         return new
+
+    def codes(self, things: Sequence[Any]) -> dict[int, str]:
+        """Expressions for things in the copy, by their numbers."""
+        codes = (
+            x.code if type(x) is _Mark else self.objects.get(id(x)) for x in things
+        )
+        return {i: code for i, code in enumerate(codes) if code is not None}
 
 
 def _provide_values(copy: Any) -> None:
@@ -199,10 +208,8 @@ class Reader:
             except Exception:  # whatever a class does with a mark; or it is too deep
                 continue
             if same == structure:
-                marks = enumerate(found)
-                self._codes = {i: x.code for i, x in marks if type(x) is _Mark}
-                codes = enumerate(marked.objects.get(id(obj)) for obj in objects)
-                self._codes_of_objects = {i: x for i, x in codes if x is not None}
+                self._codes = marked.codes(found)
+                self._codes_of_objects = marked.codes(objects)
                 return
 
     def leaf(self, number: int) -> str:
@@ -213,7 +220,7 @@ class Reader:
         """The expression for the array that has the contents of a leaf, given leaves of
         this dtype: random keys or their data may be in the same place."""
         leaf = self.leaf(number)
-        return f"base_of({leaf})" if _is_key(leaves[number]) else leaf
+        return f"base_of({leaf})" if is_key(leaves[number]) else leaf
 
     def object(self, number: int) -> str:
         """The expression for an object."""
@@ -286,7 +293,7 @@ def _compiled(code: str) -> types.CodeType:
     return compile(code, _FILE, "eval")
 
 
-def _is_key(leaf: Any) -> bool:
+def is_key(leaf: Any) -> bool:
     """Whether it is an array of random keys."""
     is_array = hasattr(leaf, "dtype")
     return is_array and bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))

@@ -72,6 +72,8 @@ class Program:
         self._layout = entry.layout
         self._transform = function.transform
         self.takes_values = any(form.holes for form in self.forms)
+        self.about: About | None = None
+        """What comes out besides the result, if there is something."""
         weakly = weakref.ref(self)  # a cycle would wait for the garbage collector
 
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -99,13 +101,34 @@ class Program:
         """The program as a function of the arguments."""
         return functools.partial(self.call, values) if self.takes_values else self.call
 
+    def take(self, result: Any, entry: Entry, args: Any, kwargs: Any) -> Any:
+        """What the function returned, given what the program did."""
+        about = self.about
+        return result if about is None else about.take(result, entry, args, kwargs)
+
+    def _result(self, out: Any, about: About, arrays: Any = ()) -> Any:
+        """What the program returns, given the result of the function."""
+        about.has_arrays = bool(about.brought) or self._has_tree
+        result = (out, arrays) if about.has_arrays else out
+        first: About = vars(self).setdefault("_first", about)  # in whatever thread
+        if self._has_tree or not (first is about or first.is_like(about)):
+            self.about = first
+            return {about: result}
+        if not first.is_empty:
+            self.about = first
+        return result
+
     def _run(self, values: Any, args: Any, kwargs: Any) -> Any:
         demand: Any = running.demand
         is_mine = demand is not None and running.program is self
         if current_trace() is (demand.outer if is_mine else CONCRETE):
             # No trace: `debug_nans` looks for an operation, or a lifted decorator.
             args, kwargs = demand.call if is_mine else (args, kwargs)
-            return self.fun()(*args, **kwargs)
+            out = self.fun()(*args, **kwargs)
+            if not self._brings:
+                return out
+            self.about = About() if self.about is None else self.about
+            return {About(): out}
         tree, _ = self._static.take_out(args, kwargs)
         leaves = jax.tree.leaves(tree)
         if self._transform is not jax.jit:
@@ -137,10 +160,12 @@ class Program:
         tables.running.append(table)
         try:
             out = self.fun()(*args, **kwargs)
-            if self._brings:
-                out = bring_out(out, leaves, table, copies, types, self._has_tree)
+            if not self._brings:
+                demand.check()
+                return out
+            about, arrays = bring_out(out, tree, leaves, table, copies, types)
             demand.check()
-            return out
+            return self._result(out, about, arrays)
         except Exception as error:
             demand.check_failed(error)
             raise

@@ -34,7 +34,7 @@ from .._core.structure import Structure, survives
 from .._core.uses import Uses
 from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
 from .demand import objects_in
-from .paths import Reader, joined
+from .paths import Reader, is_key, joined
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -113,22 +113,43 @@ class Returned(NamedTuple):
 
 
 class About(int):
-    """What was learned in the trace, and which comes out with the result: a dictionary
-    with this as its key, because JAX rebuilds that without any Python code.
+    """What a trace has learned about the result.
 
-    As numbers, all are equal: `out_shardings` has one too, for its place in the tree.
+    A program has that of its first trace. A trace that differs returns its own with the
+    result: a dictionary with this as its key, because JAX rebuilds that without any
+    Python code. As numbers, all are equal: `out_shardings` has one too, for its place
+    in the tree.
     """
 
+    trees: tuple[Any, ...] = ()
+    """The structures of the arguments and of the result, and which of their leaves are
+    random keys: how to find the leaves depends on it."""
+    has_arrays = False
+    """Whether a program returns the arrays of values beside the result."""
     follows: Pairs = ()
     """Pairs of a leaf of the arguments and the leaf of the result that it is."""
     same: Pairs = ()
     """Pairs of leaves of the result that are the same."""
     returned: tuple["Returned", ...] = ()
     brought: tuple[Brought, ...] = ()
-    keep: Any = None
+    _keep: Any = None
     """Keeps it all, given the arguments, the result and the arrays of the values."""
 
-    def prepare(self, entry: Any, args: Any, kwargs: Any, out: Any) -> None:
+    @property
+    def is_empty(self) -> bool:
+        return not (self.follows or self.returned or self.brought)
+
+    def is_like(self, other: "About") -> bool:
+        """Whether both say the same. (Of values that come out, each has its own.)"""
+        if self.is_empty and other.is_empty:
+            return self.has_arrays == other.has_arrays
+        mine, its = (
+            (x.trees, x.has_arrays, x.follows, x.same, x.returned)
+            for x in (self, other)
+        )
+        return mine == its and not (self.brought or other.brought)
+
+    def _prepare(self, entry: Any, args: Any, kwargs: Any, out: Any) -> None:
         """How to find all these leaves is found out once; see `paths.py`."""
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
@@ -175,19 +196,24 @@ class About(int):
         if any(key.was_supplied for key in keys):
             names["objects"] = self.returned
             steps.append("pass_on(objects, entry, args, kwargs, out)")
-        self.keep = given.function(steps, "out", "arrays", "entry", **names)
+        self._keep = given.function(steps, "out", "arrays", "entry", **names)
 
     def take(self, result: Any, entry: Any, args: Any, kwargs: Any) -> Any:
-        """What the function returned; what came with it is kept."""
-        out, arrays = result
+        """What the function returned, given what a program did. What came with it is
+        kept."""
+        if type(result) is dict and len(result) == 1:
+            ((about, its_result),) = result.items()
+            if type(about) is About:
+                return about.take(its_result, entry, args, kwargs)
+        out, arrays = result if self.has_arrays else (result, ())
         if trace_context.trace is not CONCRETE:
             tree, _ = entry.options.static.take_out(args, kwargs)
             _take_traced(self, out, arrays, jax.tree.leaves(tree))
             _pass_on_supplied(self.returned, entry, args, kwargs, out)
             return out
-        if self.keep is None:
-            self.prepare(entry, args, kwargs, out)
-        self.keep(args, kwargs, out, arrays, entry)
+        if self._keep is None:
+            self._prepare(entry, args, kwargs, out)
+        self._keep(args, kwargs, out, arrays, entry)
         return out
 
 
@@ -208,32 +234,26 @@ def _in_place(values: list[Any], used: Sequence[Any], entry: Any) -> bool:
     return is_same
 
 
-def take(out: dict[Any, Any], entry: Any, args: Any, kwargs: Any) -> Any:
-    """What the function returned, given a dictionary that a program returned."""
-    if len(out) != 1:
-        return out
-    ((about, result),) = out.items()
-    if type(about) is not About:
-        return out
-    return about.take(result, entry, args, kwargs)
+def _keys_among(leaves: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(i for i, leaf in enumerate(leaves) if is_key(leaf))
 
 
 def bring_out(
     out: Any,
+    tree: Any,
     given: Sequence[Any],
     table: Table,
     arguments: Sequence[Any],
     types: Sequence[type] | None,
-    keep: bool,
-) -> Any:
-    """The result of a trace with everything that comes out with it; `out` itself if
-    there is nothing. If values of `arguments` were computed inside, `types` are those
-    of the leaves outside. With `keep`, there is always something.
-    """
+) -> tuple[About, list[Any]]:
+    """What comes out with the result of a trace, and the arrays in it. If values of
+    `arguments` were computed inside, `types` are those of the leaves outside."""
     leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     origins = [id(table.origin(leaf)) for leaf in leaves]
     about = About()
+    structures = (Structure(jax.tree.structure(x)) for x in (tree, out))
+    about.trees = (*structures, *map(_keys_among, (given, leaves)))
     about.follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     found: list[tuple[Brought, Sequence[Any]]] = []
     for number, obj in enumerate(arguments if types is not None else ()):
@@ -245,14 +265,12 @@ def bring_out(
         assigned = frozenset(names_of(type(obj)) & attributes(obj).keys())
         about.returned += tuple(Returned(number, x, is_same, assigned) for x in slots)
         found += () if slots else _supplied_in_result(obj, number)
-    if not (about.follows or about.returned or found or keep):
-        return out
     about.brought = tuple(brought for brought, _ in found)
     if any(each.leaves for each in about.brought):
         first = {id(x): i for i, x in reversed([*enumerate(leaves)])}
         pairs = [(first[id(x)], i) for i, x in enumerate(leaves)]
         about.same = tuple((i, j) for i, j in pairs if i != j)
-    return {about: (out, [x for _, arrays in found for x in arrays])}
+    return about, [x for _, arrays in found for x in arrays]
 
 
 class CannotComeOutError(Exception):

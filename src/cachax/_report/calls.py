@@ -92,7 +92,7 @@ class Calls:
     def _take(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def take(about: About, result: Any, *call: Any) -> Any:
             out = original(about, result, *call)
-            _, arrays = result
+            arrays = result[1] if about.has_arrays and type(result) is tuple else ()
             calls = self._doing.calls
             if calls and not is_traced(out):
                 remaining = iter(arrays)
