@@ -1,5 +1,6 @@
 """Objects that a body makes, and things that a body keeps beyond its run."""
 
+import dataclasses
 import enum
 import functools
 from collections import defaultdict
@@ -760,3 +761,42 @@ def test_the_trace_of_a_function_does_not_outlive_it(no_leaks: None) -> None:
         for _ in range(2):
             np.testing.assert_array_equal(lower(process), process.factor.lower)
     assert set(counts.values()) == {1}
+
+
+def test_an_object_that_is_not_rebuilt() -> None:
+    """A traced function gets the object of the caller."""
+
+    @jax.tree_util.register_static
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        n: int
+
+        @cachax.cached_property
+        def grid(self) -> Any:
+            computing("grid")
+            return jnp.linspace(0, 1, self.n)
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Model:
+        config: Any
+        a: Any
+
+        @cachax.cached_property
+        def p(self) -> Any:
+            computing("p")
+            return self.a.sum() * self.config.grid
+
+        @cachax.cached_property
+        def parts(self) -> Any:
+            return [self.config, self.a]
+
+    model = Model(Config(3), jnp.arange(3.0))
+    with computations() as counts:
+        for _ in range(2):
+            assert cachax.jit(lambda c: c.grid)(model.config)[1] == 0.5
+            assert cachax.jit(lambda m: m.a * m.config.n)(model)[1] == 3
+            assert cachax.jit(lambda m: m.p * m.config.grid)(model)[1] == 0.75
+            assert cachax.jit(lambda m: m.parts[0].grid)(model)[1] == 0.5
+            assert cachax.jit(lambda m: m)(model).p[1] == 1.5
+    assert counts == {"grid": 1, "p": 1}

@@ -147,7 +147,12 @@ class Computed(Key):
             context, original = reading
             if context.only_known and self.peek(original, MISSING) is MISSING:
                 raise NotKnownError
-            return _Found(context.value(self, obj, *self._read_original(original)))
+            try:
+                value = self._read_original(original)
+            except Exception:
+                context.note_failure()
+                raise
+            return _Found(context.value(self, obj, *value))
         note_parts(obj)
         inputs = inputs_of(obj)
         if inputs is None:

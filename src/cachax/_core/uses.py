@@ -607,6 +607,15 @@ class Reading:
             self.not_followed |= read
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
 
+    def note_failure(self) -> None:
+        """A body that it reads a value of has raised, and it may catch that: it depends
+        on whatever that body has read."""
+        every = range(len(self._arrays))
+        self.not_followed.update(every)
+        self.read.positions.update(every)
+        self.read.has_dictionary = True
+        self.reads |= all_reads(self._obj)
+
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
         if not _is_visible(value):
             return value

@@ -253,7 +253,7 @@ class Function:
                     raise
                 forget_failed_traces(program.call)
                 entry.static_numpy |= demand.static_numpy
-                unstable |= _replaced(answers, retrace.asks)
+                unstable |= _replaced(answers, retrace.asks) | demand.raised
                 asks = [ask for ask in retrace.asks if call_of(ask) not in unstable]
             finally:
                 computed |= demand.computed

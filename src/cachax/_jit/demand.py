@@ -150,7 +150,9 @@ class Demand:
         self.computed_inside: dict[Ask, None] = {}
         """What can't be an input of the program."""
         self.unstable: set[Any] = set()
-        """Calls of cached methods that are left inside."""
+        """What is left inside: calls of cached methods, and values."""
+        self.raised: set[Ask] = set()
+        """Values whose bodies have raised."""
         self.can_be_checked = True
         """Whether `check` is called at the end of the trace. If not, it ends when it
         reads a value that it doesn't have."""
@@ -306,10 +308,14 @@ class Demand:
     def provide_for(self, copies: Sequence[Any], values: dict[Ask, Any]) -> None:
         """Let the traced copies of the objects find their values here."""
         for slot, copy in enumerate(copies):
-            memo_of(copy).provider = self._provider(slot, values, copy)
+            self._provide(slot, copy, values)
         for ask, value in values.items():
             for number, obj in enumerate(objects_in(value)):
-                memo_of(obj).provider = self._provider((ask, number), values, obj)
+                self._provide((ask, number), obj, values)
+
+    def _provide(self, slot: Slot, copy: Any, values: dict[Ask, Any]) -> None:
+        if copy is not self._objects.get(slot):  # (`jax.tree_util.register_static`)
+            memo_of(copy).provider = self._provider(slot, values, copy)
 
     def _provider(self, slot: Slot, values: dict[Ask, Any], copy: Any) -> Provider:
         """For one traced object, which the values hang on: the demand may outlive the
@@ -330,7 +336,7 @@ class Demand:
                 if self.is_inside and self._is_given(slot, key):
                     raise Retrace(self, (*self.answers, ask))
                 return NOT_PROVIDED
-            if self.unstable and call_of(ask) in self.unstable:
+            if self.unstable and not self.unstable.isdisjoint((ask, call_of(ask))):
                 return NOT_PROVIDED
             owner = self._objects[slot]
             if is_constant and not key.was_supplied:
@@ -339,7 +345,11 @@ class Demand:
                 # The other thread may wait for the trace that this one is in: wait
                 # outside of it.
                 raise Retrace(self, (*self.answers, ask))
-            answer = self._answer(*ask)
+            try:
+                answer = self._answer(*ask)
+            except Exception:
+                self.raised.add(ask)
+                raise
             if answer is None:
                 self.computed_inside[ask] = None
                 return NOT_PROVIDED
@@ -382,12 +392,15 @@ class Demand:
         copy = answer.packed.fill(arrays, own)
         self._note_objects_in(ask)
         for number, obj in enumerate(objects_in(copy)):
-            memo_of(obj).provider = self._provider((ask, number), {}, obj)
+            self._provide((ask, number), obj, {})
         return copy
 
     def check(self) -> None:
-        """At the end of a trace: did it have what it used, and no more?"""
-        if not self.is_last and self.asked.keys() != self.answers.keys():
+        """At the end of a trace: did it have what it used, and no more? And if the
+        function caught the error of a body, that may depend on the contents of arrays:
+        then the body runs inside, as under `jax.jit`."""
+        is_as_given = self.asked.keys() == self.answers.keys() and not self.raised
+        if not (self.is_last or is_as_given):
             raise Retrace(self, tuple(self.asked))
 
     def check_failed(self, error: Exception) -> None:
