@@ -309,6 +309,36 @@ def test_known_objects_that_were_never_together() -> None:
     assert counts["instructions"] <= 650
 
 
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [
+        (lambda p: p["w"] * jnp.ones(2) + jnp.eye(2), 380),
+        (lambda p: sum(jnp.sum(x) for x in p.values()), 510),
+    ],
+)
+def test_a_loop_whose_value_depends_on_a_dictionary(body: Any, most: int) -> None:
+    class State(flax.struct.PyTreeNode):
+        params: dict[str, Any]
+
+        value = cachax.cached_property(lambda self: jnp.sum(body(self.params)))
+
+    step = cachax.jit(
+        lambda s: s.replace(params=jax.tree.map(lambda x: x - s.value, s.params))
+    )
+    states = [State({"w": ONES, "b": ONES})]
+    for _ in range(20):
+        states.append(step(states[-1]))
+    state = states[-1]
+
+    def one() -> None:
+        nonlocal state
+        state = step(state)
+
+    counts = counted(one)
+    assert counts["functions"] <= 25
+    assert counts["instructions"] <= most
+
+
 def test_derivatives_and_maps_from_outside() -> None:
     fun = cachax.jit(lambda x, o: jnp.sum(x * o.total))
     for call in (

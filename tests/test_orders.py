@@ -116,3 +116,65 @@ def test_an_order_that_makes_no_difference_to_an_object_rebuilt_inside() -> None
         for _ in range(3):
             use(obj)
     assert counts == {"factor": 1}
+
+
+@pytest.mark.parametrize("see", SEES.values(), ids=SEES)
+def test_new_objects_with_dictionaries_in_any_order(see: Callable[[Any], Any]) -> None:
+    """A program that computes the value itself gets sorted dictionaries."""
+
+    class Parts(struct.PyTreeNode):
+        parts: dict[str, Any]
+        inner: Any = None
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return see(self.parts) + (0 if self.inner is None else self.inner.value)
+
+    use = cachax.jit(lambda obj: obj.value + 0)
+    for order in [*("abc",) * 14, "cba", "abc", "bca", "abc", *("cba",) * 12, "abc"]:
+        parts = {x: jnp.float32("abc".index(x) + 1) for x in order}
+        obj = Parts(parts, Parts({**parts}))
+        result = use(obj)
+        assert result == obj.value == 2 * see(parts), order
+
+
+def test_a_loop_whose_value_sees_the_order() -> None:
+    """A step returns sorted dictionaries: the value is computed once for the first
+    state, and once for all others."""
+
+    class State(struct.PyTreeNode):
+        data: dict[str, Any]
+        w: Any
+
+        @cachax.cached_property
+        def first(self) -> Any:
+            computing("first")
+            return next(iter(self.data.values())) * jnp.ones(2)
+
+    step = cachax.jit(lambda s: s.replace(w=s.w + s.first))
+    for order, times in (("ab", 1), ("ba", 2)):
+        values = {"a": ONE + 0, "b": TWO + 0}
+        state = State({name: values[name] for name in order}, jnp.zeros(2))
+        with computations() as counts:
+            for _ in range(12):
+                state = step(state)
+        assert counts == {"first": times}
+        assert state.w[0] == (12 if order == "ab" else 13)
+
+
+def test_an_array_that_a_body_makes_is_not_an_order() -> None:
+    class State(struct.PyTreeNode):
+        data: dict[str, Any]
+        w: Any
+
+        @cachax.cached_property
+        def sum(self) -> Any:
+            computing("sum")
+            return jnp.sum(self.data["b"] * jnp.ones(3) + jnp.eye(3))
+
+    step = cachax.jit(lambda s: s.replace(w=s.w + s.sum))
+    state = State({"b": TWO + 0, "a": ONE + 0}, jnp.zeros(2))
+    with computations() as counts:
+        for _ in range(4):
+            state = step(state)
+    assert counts == {"sum": 1}

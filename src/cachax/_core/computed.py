@@ -300,13 +300,14 @@ class Computed(Key):
 
     def without_order(self, obj: Any, inputs: Inputs) -> index.Record | None:
         """The record for all objects with these inputs, whatever the order of their
-        dictionaries; None if that makes a difference."""
+        dictionaries. If that makes a difference, the one for sorted dictionaries; None
+        if these are not."""
         record = self.record(inputs)
         if record is None or not record.uses.is_ordered:
             return record
         kind = record.statics
         if kind.uses.is_host or self._once(is_order_seen, obj, inputs, kind):
-            return None
+            return record if inputs.is_sorted else None
         uses = record.uses._replace(is_ordered=False)
         self.learned.put(inputs, uses)
         return self.note(inputs, uses, self.read(obj))

@@ -98,7 +98,8 @@ class Inputs:
     statics: tuple[Any, ...]
     """All the rest."""
     orders: tuple[Any, ...]
-    """The orders of the keys of dictionaries: JAX sorts them."""
+    """The orders of the keys of dictionaries; None where they are sorted, as they are
+    in a dictionary that JAX has rebuilt."""
     writable: frozenset[int]
     """Which of the arrays are numpy's: a change of their contents can't be detected."""
     in_keys: frozenset[int]
@@ -119,6 +120,11 @@ class Inputs:
         others = self.numbers | self.writable
         arrays = (x for i, x in enumerate(self.arrays) if i not in others)
         return [x for x in arrays if not isinstance(x, Tracer)]
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether all dictionaries are as JAX would rebuild them."""
+        return not any(self.orders)
 
     @property
     def exactly(self) -> "Given":
@@ -262,7 +268,8 @@ def inputs_in_fields(
             if cls is dict and any(map(may_change, thing)):
                 return None
             if cls is dict and len(thing) > 1 and id(thing) not in unordered:
-                orders.append(tuple(map(identity_of, thing)))
+                order = (*map(identity_of, thing),)
+                orders.append(None if order == taken.names else order)
             if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
                 unordered.update(map(id, taken.parts))
             around.add(id(thing))

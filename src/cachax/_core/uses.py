@@ -18,11 +18,13 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from .._compat import (
     CONCRETE,
     Tracer,
     at_trace,
+    base_of,
     current_trace,
     eval_jaxpr,
     hidden_in,
@@ -42,6 +44,7 @@ from .inputs import (
     Same,
     identity_of,
     is_rebuilt,
+    look_of,
 )
 from .levels import traces_in
 from .memo import (
@@ -462,9 +465,18 @@ class Traced:
         return _ADDRESS.sub("", str(self.jaxpr.jaxpr))
 
     def _hidden(self) -> list[Any]:
-        hidden = map(Same, [*self.jaxpr.consts, *hidden_in(self.jaxpr.jaxpr)])
+        consts = map(_contents_of, self.jaxpr.consts)
+        hidden = [*consts, *map(Same, hidden_in(self.jaxpr.jaxpr))]
         statics = (None if x is None else identity_of(x[0]) for x in self.statics)
         return [*hidden, *statics]
+
+
+def _contents_of(const: Any) -> Any:
+    """What distinguishes an array that a body makes: each run makes its own."""
+    is_known = isinstance(const, jax.Array) and not isinstance(const, Tracer)
+    if not is_known or not const.is_fully_addressable:
+        return Same(const)
+    return look_of(const), np.asarray(base_of(const)).tobytes()
 
 
 def _trace(

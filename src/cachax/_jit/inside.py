@@ -21,7 +21,7 @@ from .._compat import (
 )
 from .._core import index
 from .._core.inputs import NUMBERS
-from .._core.memo import keys_of, memo_of
+from .._core.memo import inputs_of, keys_of, memo_of
 from .demand import Ask, objects_in
 from .paths import joined
 from .plan import Call, Plan
@@ -51,8 +51,6 @@ def new_in_call(entry: Any, call: Call) -> New | None:
         return None  # a value that belongs to its object has to be known
     if current_trace() is not CONCRETE or tracing_is_forbidden():
         return None
-    if any(need.value.statics.orders for need in needs):  # JAX sorts keys
-        return None
     if any(isinstance(x, Tracer) for x in leaves):
         return None
     objects = entry.objects(call.tree)
@@ -60,6 +58,10 @@ def new_in_call(entry: Any, call: Call) -> New | None:
     for need in needs:
         slot, key = need.ask
         owner, span = objects[slot], entry.spans[slot]
+        if need.is_ordered:
+            inputs = inputs_of(owner)
+            if inputs is None or not inputs.is_sorted:  # as it is inside
+                return None
         if key.is_known(owner):
             new.known[need.ask] = None
             continue

@@ -10,7 +10,7 @@ import keyword
 import re
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from .._compat import base_of
-from .._core.fields import is_opaque, slot_value, slots_of
+from .._core.fields import is_opaque, slot_value, slots_of, walk_fields
 from .._core.inputs import (
     ARRAY,
     NUMBERS,
@@ -187,6 +187,7 @@ class Reader:
         self.names = names
         self.parameters = parameters
         names |= {"get": object.__getattribute__, "slot_value": slot_value}
+        names |= {"orders_in": _orders_in}
         names |= {"base_of": base_of, "all_leaves_of": jax.tree.leaves}
         self._constants: dict[Any, str] = {}
         self._leaves = f"{leaves}({', '.join(parameters)})"
@@ -274,6 +275,24 @@ class Reader:
         is_plain = _is_plain(type(obj))
         return f"{code}.__dict__" if is_plain else f"get({code}, '__dict__')"
 
+    def orders(self, code: str, thing: Any) -> list[str]:
+        """Expressions for the orders of the dictionaries in an object."""
+        try:
+            codes = [*self._dictionaries(code, thing)]
+        except (TypeError, RecursionError):  # it has a part without an expression
+            return [f"*orders_in({code})"]
+        return [f"*{each}, None" for each in codes]
+
+    def _dictionaries(self, code: str, thing: Any) -> Iterator[str]:
+        if is_array(thing) or is_whole(thing) or is_opaque(type(thing)):
+            return
+        if type(thing) is dict and len(thing) > 1:
+            yield code
+        taken = take_apart(thing)
+        codes: Any = self.parts(code, thing, taken.names) if taken.parts else ()
+        for part, its_code in zip(taken.parts, codes, strict=True):
+            yield from self._dictionaries(its_code, part)
+
     def constant(self, thing: Any) -> str:
         """A name for a thing, in expressions."""
         known = thing if type(thing) is frozenset else id(thing)
@@ -281,6 +300,10 @@ class Reader:
             name = self._constants[known] = f"constant_{len(self.names)}"
             self.names[name] = thing
         return self._constants[known]
+
+
+def _orders_in(obj: Any) -> list[Any]:
+    return [(*x,) for x in walk_fields(obj) if type(x) is dict]
 
 
 def _is_plain(cls: Any) -> bool:

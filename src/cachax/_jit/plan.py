@@ -16,7 +16,7 @@ from .._core.memo import keys_of
 from .._core.recent import Recent
 from .._core.sources import names_of
 from .._core.values import Packed, is_hashable, static_identity
-from .demand import Answers, Ask, Value, by_object, packed_of
+from .demand import Answers, Ask, Under, Value, by_object, packed_of
 from .paths import Reader, joined
 
 Read = Callable[[Any, Any], Any]
@@ -53,6 +53,11 @@ class Need:
         bits = () if value.by_object else value.statics.bits
         self._has_leaves_only = self._bits == tuple(each for _, each in bits)
         """Whether all numbers that it depends on are leaves."""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the order of dictionaries makes a difference."""
+        return not self.value.by_object and self.value.statics.uses.is_ordered
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -238,6 +243,10 @@ def plan_for(
     plan.supplied_code = _supplied_code(plan, reader, objects, owners)
     same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
     same += _fields(plan, reader, objects)
+    needs = (*plan.needs, *(() if new is None else entry.plan.needs))
+    for slot in {need.ask[0]: None for need in needs if need.is_ordered}:
+        number = slot.slot if type(slot) is Under else slot
+        same += reader.orders(reader.object(number), objects[number])
     for slot, obj in enumerate(objects):
         if slot not in owners and slot not in plan.reads and _was_supplied(obj):
             same.append(f"supplied_on({reader.object(slot)})")
