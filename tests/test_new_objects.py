@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import gc
+import random
 import threading
 import weakref
 from typing import Any, NamedTuple
@@ -1044,3 +1045,59 @@ def test_other_shapes_need_what_numpy_computed() -> None:
     for _ in range(ENOUGH + 2):
         fun(point(), masked, jnp.ones(2))
     assert fun(point(3.0), masked, jnp.ones(4)).tolist() == [6, 6]
+
+
+def test_random_samples_of_new_and_known_objects_compile_few_programs() -> None:
+    """Not one for each choice of objects that are new."""
+
+    class Item(flax.struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return jnp.sum(self.x)
+
+    traces = []
+
+    @cachax.jit
+    def total(items: Any) -> Any:
+        traces.append(len(items))
+        return sum(item.total for item in items)
+
+    items = [Item(jnp.full(2, float(i))) for i in range(60)]
+    draw = random.Random(0)
+    with computations() as counts:
+        for _ in range(30):
+            sample = draw.sample(range(60), 4)
+            assert total([items[i] for i in sample]) == 2 * sum(sample)
+    assert len(traces) <= 4
+    assert counts["total"] <= 60
+
+
+def test_a_new_object_beside_a_known_one_that_is_a_different_one_each_time() -> None:
+    class State(flax.struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return jnp.sum(self.x)
+
+    traces = []
+
+    @cachax.jit
+    def change(before: Any, now: Any) -> Any:
+        traces.append(now)
+        return now.total - before.total
+
+    before = State(jnp.zeros(2))
+    with computations() as counts:
+        for i in range(1, 30):
+            now = State(jnp.full(2, float(i)))
+            assert change(before, now) == 2
+            if i % 7 == 0:
+                assert (before.total, now.total) == (2 * i - 2, 2 * i)
+            before = now
+    assert counts == {"total": 30}
+    assert len(traces) <= 5

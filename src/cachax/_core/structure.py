@@ -30,6 +30,8 @@ class Structure:
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         leaves = [*leaves]
+        if len(leaves) == self.tree.num_nodes == 1:
+            return leaves[0]
         with level_of(leaves):  # a class may compute something
             value = self.tree.unflatten(leaves)
         if self.orders:

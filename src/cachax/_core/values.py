@@ -119,6 +119,10 @@ class Packed:
     not in the form: a program must not keep them alive."""
     has_numpy: bool
 
+    def with_arrays(self, arrays: Iterable[Any]) -> "Packed":
+        """The same with other arrays."""
+        return Packed(tuple(arrays), self.form, self.leaves, self.has_numpy)
+
     def fill(self, arrays: Sequence[Any], own: Sequence[Any]) -> Any:
         """The value again, with these arrays in it."""
         return self.template(arrays, False).fill(own)

@@ -59,7 +59,7 @@ has to compute inside what it was not given."""
 
 _MANY_NEW = 8
 """Calls for which values had to be computed, until the function is compiled once more
-to compute them inside."""
+to compute them inside. The same for each further choice of what is new in a call."""
 
 
 class Function:
@@ -128,9 +128,12 @@ class Function:
                 return entry, entry.find(args, kwargs)
             except Exception:  # it can't be read as the last one was
                 pass
-        if entry.plan.by_object or entry.mistaken:
+        plan = entry.plan
+        if plan.by_object or entry.mistaken:
             return None, None
-        return entry, entry.plan.look_up(args, kwargs)
+        if entry.is_new is not None:
+            return entry, entry.look_up(args, kwargs)
+        return entry, plan.look_up(args, kwargs)
 
     def _key(self, args: Any, kwargs: Any) -> tuple[Any, Call]:
         """What the entry of a call is found by, and the call."""
@@ -310,10 +313,12 @@ class Function:
         new = new_in_call(entry, call)
         if new is None:
             return UNKNOWN
+        types = tuple(new.types.items())
+        if not entry.is_frequent((*new.leaves, *new.known, *types), _MANY_NEW):
+            return UNKNOWN
         demand = self._demand(entry, call)
         demand.gather(iter(new.known))
         demand.is_last = demand.is_inside = True
-        types = tuple(new.types.items())
         answers, program, values = self._program(entry, demand, call.args, types)
         if any(answer.by_object for answer in answers.values()):
             return UNKNOWN

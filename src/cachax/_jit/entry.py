@@ -23,7 +23,16 @@ from .demand import Answers, Ask, Course, Slot, Under, objects_in
 from .inside import New, is_new_code
 from .options import Options
 from .paths import Map, Reader, map_of
-from .plan import Call, Plan, Read, bits, identity, plan_for, signature_of
+from .plan import (
+    Call,
+    Plan,
+    Read,
+    Ready,
+    bits,
+    identity,
+    plan_for,
+    signature_of,
+)
 
 
 class Entry:
@@ -49,6 +58,8 @@ class Entry:
         self.plan = Plan()
         self.inside_plan = Plan()
         """The same for calls that compute values inside."""
+        self.is_new: Read | None = None
+        """Whether a call is like these, if there are some."""
         self.find = self.plan.find
         self.by_signature = False
         """Whether calls with the same arrays take different programs."""
@@ -60,6 +71,8 @@ class Entry:
         self.new_calls = 0
         """For which values had to be computed."""
         self.may_compute_inside = True
+        self._new_calls_of: dict[Any, int] = Recent()
+        """The same for each choice of what is new, from the second one on."""
 
     # How to read the arguments.
 
@@ -141,46 +154,65 @@ class Entry:
         """A call took a program that computes values itself, because something was new.
         Otherwise calls take what is planned."""
         plan = plan_for(self, call, answers, program, self.inside_plan, new)
+        reader = self.reader(call.tree)
+        arrays = [reader.array(i, call.leaves) for i in plan.new_leaves]
+        plan.launcher = self._in_one_thread(program, reader.function(arrays))
         self.inside_plan = plan
         self._set_find(call)
-        ready = plan.keep(call.args, call.kwargs, values)
-        if ready is not None:
-            reader = self.reader(call.tree)
-            arrays = [reader.array(i, call.leaves) for i in plan.new_leaves]
-            ready.call = self._in_one_thread(program, values, reader.function(arrays))
-            ready.program = _Taken(program.call)
+        plan.keep(call.args, call.kwargs, values)
+
+    def is_frequent(self, what_is_new: Any, enough: int) -> bool:
+        """Whether there have been enough calls in which the same was new. (Or a program
+        would be compiled for each subset of the objects of a random sample.)"""
+        counts = self._new_calls_of
+        counts[what_is_new] = counts.get(what_is_new, 0 if counts else enough) + 1
+        return counts[what_is_new] > enough
+
+    def look_up(self, args: Any, kwargs: Any) -> Ready | None:
+        """What a call takes that is not ready; None if one of its values is not
+        known."""
+        try:
+            is_new = self.is_new is not None and self.is_new(args, kwargs)
+        except Exception:  # an array isn't where it was
+            return None
+        return (self.inside_plan if is_new else self.plan).look_up(args, kwargs)
 
     def _set_find(self, call: Call) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
         plan, inside = self.plan, self.inside_plan
-        self.find = plan.find
+        self.find, self.is_new = plan.find, None
         if inside.new_leaves and not plan.by_object:
             # (An object that has its own value is not new.)
             is_new = is_new_code(self, plan, inside.new_leaves, call)
             code = f"inside[{inside.key_code}] if {is_new} else ready[{plan.key_code}]"
             reader = self.reader(call.tree)
+            self.is_new = reader.function(is_new)
             self.find = reader.function(code, inside=inside.ready, ready=plan.ready)
 
     def compute_outside(self) -> None:
         """From now on, no program computes values itself."""
         self.may_compute_inside, self.inside_plan = False, Plan()
-        self.find = self.plan.find
+        self.find, self.is_new = self.plan.find, None
 
-    def _in_one_thread(self, program: Any, values: Any, arrays: Read) -> Any:
-        """A program for new arrays: of threads that call it with the same ones, the
-        first computes the value."""
+    def _in_one_thread(self, program: Any, arrays: Read) -> Any:
+        """Launches a program for new arrays: of threads that call it with the same
+        ones, the first computes the value."""
         weakly = weakref.ref(self)  # which has what is ready
-        launch = program.bound(values)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if threading.active_count() == 1:
-                return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
-            with index.computing_inside(arrays(args, kwargs)) as is_new:
-                if not is_new:
-                    raise NoLongerNew
-                return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
+        def launcher(values: Any) -> tuple[Any, Any]:
+            launch = program.bound(values)
 
-        return call
+            def call(*args: Any, **kwargs: Any) -> Any:
+                if threading.active_count() == 1:
+                    return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
+                with index.computing_inside(arrays(args, kwargs)) as is_new:
+                    if not is_new:
+                        raise NoLongerNew
+                    return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
+
+            return call, _Taken(program.call)
+
+        return launcher
 
 
 class _Taken(NamedTuple):

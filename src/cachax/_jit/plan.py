@@ -72,9 +72,9 @@ class Need:
 
     def find(self, args: Any, kwargs: Any) -> Packed | None:
         """The value for these arguments, if it is known."""
-        like, static_numpy = self.value, self._static_numpy
+        like = self.value
         if like.by_object:
-            found = by_object(self.key, self._owner(args, kwargs), static_numpy)
+            found = by_object(self.key, self._owner(args, kwargs), self._static_numpy)
             return None if found is None else found.packed
         statics = like.statics
         if like.numbers:
@@ -96,8 +96,8 @@ class Need:
         packed: Any = record.packed
         if packed is None:
             owner, arrays = self._owner(args, kwargs), self._arrays(args, kwargs)
-            return packed_of(record, owner, arrays, static_numpy)
-        return packed.get(static_numpy)  # type: ignore[no-any-return]
+            return packed_of(record, owner, arrays, self._static_numpy)
+        return packed.get(self._static_numpy)  # type: ignore[no-any-return]
 
 
 class Ready:
@@ -105,12 +105,12 @@ class Ready:
 
     __slots__ = ("call", "contents", "program", "values")
 
-    def __init__(self, program: Any, values: Any) -> None:
+    def __init__(self, call: Any, program: Any, values: Any) -> None:
+        self.call = call
         self.program = program
         self.contents: Sequence[weakref.ref[index.Contents]] = ()
         """Of the arrays: when they are gone, or a value of them, so is this."""
         self.values = values
-        self.call = program.bound(values)
 
 
 class ReadyCalls(dict[Any, Ready]):
@@ -172,6 +172,9 @@ class Plan:
         self.is_as_then: Read = nothing
         """Whether all but the arrays is as it was when this was learned, and the user
         stored no value on an object. No, if no values can be looked up."""
+        self.launcher: Callable[[Any], tuple[Any, Any]] | None = None
+        """Instead of the program: a function of the arguments, given values, and what
+        knows what comes out."""
         self._seen: dict[Any, bool] = Recent(10_000)
         """Keys of calls that are not in `ready` yet: as many as the objects of a data
         set that a program goes through again and again."""
@@ -204,7 +207,10 @@ class Plan:
         again.)"""
         if self.program is None:
             return None
-        ready = Ready(self.program, values)
+        call, program = self.program.bound(values), self.program
+        if self.launcher is not None:
+            call, program = self.launcher(values)
+        ready = Ready(call, program, values)
         try:
             key = self.key_of(args, kwargs)
         except Exception:  # nothing is known of an array, or it isn't where it was

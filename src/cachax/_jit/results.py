@@ -87,7 +87,7 @@ class Brought:
         template = self.packed.template(arrays, self.is_shared)
         contents = contents if uses.positions else ()
         record = index.Record(self.key, contents, statics, template)
-        packed = replace(self.packed, arrays=tuple(arrays))
+        packed = self.packed.with_arrays(arrays)
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
         return record
 
@@ -323,7 +323,7 @@ def _computed_on(
         packed: Any = pack(value, key.of(obj), template=shaped)
         brought = Brought(
             key,
-            replace(packed, arrays=()),  # no tracer goes out of the trace
+            packed.with_arrays(()),  # no tracer goes out of the trace
             is_argument,
             number,
             key.of(obj),
@@ -380,7 +380,7 @@ def _supplied_in_result(
         value = key.read(obj)
         packed = pack(value, key.of(obj))
         if packed is not None:
-            empty, name = replace(packed, arrays=()), key.of(obj)
+            empty, name = packed.with_arrays(()), key.of(obj)
             yield Brought(key, empty, False, number, name, True, path), packed.arrays
             for place, inner in enumerate(objects_in(value)):
                 yield from _supplied_in_result(inner, number, (*path, (key, place)))
