@@ -1101,3 +1101,29 @@ def test_a_new_object_beside_a_known_one_that_is_a_different_one_each_time() -> 
             before = now
     assert counts == {"total": 30}
     assert len(traces) <= 5
+
+
+def test_a_field_of_numpy_that_the_value_does_not_read() -> None:
+    class State(flax.struct.PyTreeNode):
+        x: Any
+        mask: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return jnp.sum(self.x)
+
+    traces = []
+
+    @cachax.jit
+    def use(state: Any) -> Any:
+        traces.append(state)
+        return state.total + jnp.sum(state.mask)
+
+    with computations() as counts:
+        for i in range(20):
+            state = State(jnp.full(2, float(i)), np.ones(3) * i)
+            assert use(state) == 5 * i
+            assert state.total == 2 * i
+    assert counts == {"total": 20}
+    assert len(traces) == 3  # the last one computes it inside

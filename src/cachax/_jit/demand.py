@@ -79,7 +79,7 @@ class Value:
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
     is_fixed: bool = True
-    """Whether it stays the same as long as its object does: it can't be written to."""
+    """Whether it stays the same as long as its object does."""
 
     @property
     def looks(self) -> Any:
@@ -481,7 +481,9 @@ def by_object(key: Computed, owner: Any, static_numpy: bool) -> Value | None:
     packed = pack(value, key.of(owner), numbers, static_numpy)
     if packed is None:
         return None
-    is_fixed = key not in memo.folded and not any(map(_may_be_written, walk(value)))
+    # (A value that was computed is not to be written to: docs/when.md.)
+    may_be_written = key.is_supplied(owner) and any(map(_may_be_written, walk(value)))
+    is_fixed = key not in memo.folded and not may_be_written
     found = Value(packed, by_object=True, is_fixed=is_fixed)
     if is_fixed:
         memo.packed[key, static_numpy] = (value, found)

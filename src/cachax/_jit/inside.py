@@ -67,7 +67,10 @@ def new_in_call(entry: Any, call: Call) -> New | None:
             continue
         if not need.has_same_kinds(call.args, call.kwargs):
             return None
-        others = [leaves[i] for i in span if not isinstance(leaves[i], jax.Array)]
+        its_places = entry.maps[slot].places
+        unread = {its_places[i] for i in need.value.statics.uses.unread}
+        read = (leaves[i] for i in span if i not in unread)
+        others = [x for x in read if not isinstance(x, jax.Array)]
         if others and not (
             need.value.positions
             and all(type(x) in NUMBERS for x in others)
