@@ -238,6 +238,18 @@ def test_an_overridden_property_and_its_super_are_two() -> None:
     assert cachax.cached(child) == {"size": 30, "shape": 31}
 
 
+@pytest.mark.parametrize("cached", [cachax.cached_property, cachax.cached_method])
+def test_abstract_above_cached_as_with_functools(cached: Any) -> None:
+    class Environment(ABC):
+        @abstractmethod
+        @cached
+        def specification(self) -> Any: ...
+
+    assert Environment.__abstractmethods__ == {"specification"}
+    with pytest.raises(TypeError, match="abstract"):
+        Environment()  # type: ignore[abstract]
+
+
 def test_an_abstract_property_must_be_defined() -> None:
     with pytest.raises(TypeError, match="abstract"):
         Base(1)  # type: ignore[abstract]

@@ -10,6 +10,7 @@ from typing import Any
 import flax
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from flax import nnx, struct
@@ -275,3 +276,42 @@ def test_a_change_among_equal_items_is_detected(numbers: Any, change: Any) -> No
     change(numbers)
     assert one.value == 221
     assert Scaled(one.x, by).value == 221
+
+
+class ComparedArray:
+    """A static field with an array, as some libraries have it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash(self.value.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, ComparedArray)
+        is_same = self.value.shape == other.value.shape
+        return is_same and bool((self.value == other.value).all())
+
+
+@pytest.mark.parametrize("has_leaf", [True, False])
+def test_a_static_field_that_compares_its_array(has_leaf: bool) -> None:
+    data, meta = (["x"], ["table"]) if has_leaf else ([], ["x", "table"])
+
+    @functools.partial(
+        jax.tree_util.register_dataclass, data_fields=data, meta_fields=meta
+    )
+    @dataclasses.dataclass(frozen=True)
+    class Index:
+        x: Any
+        table: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return self.x * self.table.value.sum()
+
+    use = cachax.jit(lambda index: index.total + jnp.asarray(index.table.value))
+    x = jnp.float32(2) if has_leaf else 2
+    for numbers in ([1.0, 2.0], [3.0, 4.0], [1.0, 2.0]):
+        for _ in range(2):
+            index = Index(x, ComparedArray(np.array(numbers)))
+            assert use(index).tolist() == [2 * sum(numbers) + n for n in numbers]

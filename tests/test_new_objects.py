@@ -1127,3 +1127,37 @@ def test_a_field_of_numpy_that_the_value_does_not_read() -> None:
             assert state.total == 2 * i
     assert counts == {"total": 20}
     assert len(traces) == 3  # the last one computes it inside
+
+
+def test_a_value_of_an_object_in_a_known_value_beside_a_new_object() -> None:
+    class Made(flax.struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def twice(self) -> Any:
+            computing("twice")
+            return 2 * self.x
+
+    class Maker(flax.struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def made(self) -> Any:
+            return Made(self.x + 1)
+
+    class Data(flax.struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x)
+
+    use = cachax.jit(lambda data, maker: data.total + maker.made.twice)
+    for i in range(ENOUGH + 1):
+        use(Data(jnp.full(2, float(i))), Maker(jnp.float32(i)))
+    maker = Maker(jnp.float32(5))
+    assert maker.made.x == 6
+    with computations() as counts:
+        for i in range(ENOUGH + 3):
+            assert use(Data(jnp.full(2, float(i))), maker) == 2 * i + 12
+    assert counts == {"twice": 1}

@@ -84,6 +84,7 @@ class CachedMethod(Calls, Source, Generic[P, R]):
         super().__init__(func)
         self.attrname: str | None = None
         self.maxsize = maxsize
+        self.__isabstractmethod__ = getattr(func, "__isabstractmethod__", False)
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies, and for classes that are pickled whole: without what was
@@ -98,10 +99,6 @@ class CachedMethod(Calls, Source, Generic[P, R]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.attrname = name
         declare(owner, name)
-
-    @property
-    def __isabstractmethod__(self) -> bool:
-        return getattr(self.__wrapped__, "__isabstractmethod__", False)
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...

@@ -69,6 +69,7 @@ class cached_property(Computed, Source, Generic[T_co]):
         self.func = func
         self._is_pydantic = False
         self.__doc__ = func.__doc__
+        self.__isabstractmethod__ = getattr(func, "__isabstractmethod__", False)
         self.__module__ = func.__module__
 
     def __getstate__(self) -> dict[str, Any]:
@@ -102,10 +103,6 @@ class cached_property(Computed, Source, Generic[T_co]):
         if self.attrname is None:
             return _FromFunctools
         return functools.cached_property if self._is_pydantic else type(self)
-
-    @property
-    def __isabstractmethod__(self) -> bool:
-        return getattr(self.func, "__isabstractmethod__", False)
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...

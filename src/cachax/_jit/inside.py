@@ -4,7 +4,7 @@ To compute their values beforehand would launch programs for each. Instead, one 
 computes them and returns them with the result (`results.py`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from .._compat import (
 from .._core import index
 from .._core.inputs import NUMBERS
 from .._core.memo import inputs_of, keys_of, memo_of
-from .demand import Ask, objects_in
+from .demand import Ask, Slot, objects_in
 from .paths import joined
 from .plan import Call, Plan
 
@@ -101,8 +101,11 @@ def new_in_call(entry: Any, call: Call) -> New | None:
             if not are_new:  # the next call can't tell
                 return None
             new.leaves.update(dict.fromkeys(are_new))
+    # A program that computes values does not take those of objects in known values.
     if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
-        return None  # which a program that computes values does not take
+        return None
+    if any(_is_in_one_of(new.known, need.ask[0]) for need in plan.needs):
+        return None
     if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
         return None
     new.types = {i: type(leaves[i]) for i in sorted(places.difference(new.leaves))}
@@ -150,6 +153,16 @@ def _are_placed_alike(leaves: Iterable[Any]) -> bool:
     them. (See `_are_in_place` in `results.py`.)"""
     arrays = [x for x in leaves if isinstance(x, jax.Array)]
     return all(is_placed_like(x, arrays[0]) for x in arrays)
+
+
+def _is_in_one_of(known: Container[Ask], slot: Slot) -> bool:
+    """Whether an object is in one of these values."""
+    while type(slot) is tuple:
+        ask, _ = slot
+        if ask in known:
+            return True
+        slot, _ = ask
+    return False
 
 
 def _known_of(obj: Any, leaves: Sequence[Any]) -> list[Any]:

@@ -49,11 +49,11 @@ class _Marked:
     """A copy of a tree with marks for arrays. What is in it twice is there twice."""
 
     def __init__(
-        self, tree: tuple[Any, ...], reader: "Reader", numbers: set[int]
+        self, tree: tuple[Any, ...], reader: "Reader", marked: set[int]
     ) -> None:
         self._reader = reader
-        self._numbers = numbers
-        """The ids of those that are leaves. Some that are static may have them too."""
+        self._marked = marked
+        """The ids of leaves. Some that are static parts may have them too."""
         self._around: set[int] = set()
         self.objects: dict[int, str | None] = {}
         """Expressions for the things in the tree, by the ids of their copies. None for
@@ -62,8 +62,7 @@ class _Marked:
 
     def _copy(self, thing: Any, code: str) -> Any:
         if is_array(thing):
-            is_kept = type(thing) in NUMBERS and id(thing) not in self._numbers
-            return thing if is_kept else _Mark(code)
+            return _Mark(code) if id(thing) in self._marked else thing
         if is_whole(thing) or is_opaque(type(thing)) or id(thing) in self._around:
             self.objects[id(thing)] = None if id(thing) in self.objects else code
             return thing
@@ -138,10 +137,11 @@ def map_of(obj: Any, start: int) -> Map | None:
         dropped."""
         try:
             _, leaves, changed = _flattened(obj, arrays, instead)
+            is_same = changed == structure
         except Exception:  # the class makes use of this part
             return None
         places = (place for place, leaf in enumerate(leaves) if leaf is mark)
-        return next(places, -1) if changed == structure else None
+        return next(places, -1) if is_same else None
 
     found = {id(x): place for place, x in enumerate(leaves)}
     places: list[int | None] = [found.get(id(x), -1) for x in arrays]
@@ -200,15 +200,17 @@ class Reader:
         """By flattening a copy with marks. What isn't a field has no expression."""
         structure: Any
         leaves, structure = jax.tree.flatten(tree)
-        numbers = {id(x) for x in leaves if type(x) in NUMBERS}
-        for marked_numbers in (numbers, set[int]()):
+        every = {id(x) for x in leaves}
+        arrays = {id(x) for x in leaves if type(x) not in NUMBERS}
+        for marked_leaves in (every, arrays):
             try:
-                marked = _Marked(tree, self, marked_numbers)
+                marked = _Marked(tree, self, marked_leaves)
                 found, same = jax.tree.flatten(marked.tree)
                 objects = [] if layout is None else layout.objects(marked.tree)
+                is_same = same == structure
             except Exception:  # whatever a class does with a mark; or it is too deep
                 continue
-            if same == structure:
+            if is_same:
                 self._codes = marked.codes(found)
                 self._codes_of_objects = marked.codes(objects)
                 return
