@@ -304,3 +304,32 @@ def test_modules_that_are_new_in_every_step() -> None:
         for i in range(20):
             expected = plain(Layer(expected.w, acts[i % len(acts)]))
         np.testing.assert_allclose(layer.w, expected.w, rtol=1e-5)
+
+
+def test_calls_with_and_without_arrays() -> None:
+    """Without arrays, the transformation runs the function as it is."""
+
+    class Line(eqx.Module):
+        x: Any
+
+        @cachax.cached_property
+        def twice(self) -> Any:
+            return self.x * 2
+
+    @cachax.lift(eqx.filter_jit)
+    def made(x: Any) -> Any:
+        line = Line(x * jnp.ones(3))
+        line.twice  # noqa: B018
+        return (line, line.x + 100) if isinstance(x, float) else line
+
+    @cachax.lift(jax.checkpoint)
+    def first(pair: Any) -> Any:
+        return jnp.zeros(1) if pair is None else pair[0]
+
+    for _ in range(2):
+        assert made(jnp.ones(3)).twice.tolist() == [2, 2, 2]
+        line, more = made(2.0)
+        assert line.twice.tolist() == [4, 4, 4]
+        assert more.tolist() == [102, 102, 102]
+        assert first((jnp.ones(1), jnp.ones(2))) == 1
+        assert first(None) == 0

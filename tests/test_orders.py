@@ -178,3 +178,29 @@ def test_an_array_that_a_body_makes_is_not_an_order() -> None:
         for _ in range(4):
             state = step(state)
     assert counts == {"sum": 1}
+
+
+def test_a_body_that_sees_no_rotation() -> None:
+    """It depends on the order all the same."""
+
+    class Ring(struct.PyTreeNode):
+        parts: dict[str, Any]
+        others: dict[str, Any]
+
+        @cachax.cached_property
+        def after_a(self) -> Any:
+            keys = [*self.parts]
+            return self.parts[keys[(keys.index("a") + 1) % len(keys)]] * 1
+
+        @cachax.cached_property
+        def is_aligned(self) -> Any:
+            return self.parts["a"] * ([*self.parts] == [*self.others])
+
+    values = {"a": ONE, "b": TWO, "c": THREE}
+    after = cachax.jit(lambda ring: ring.after_a)
+    aligned = cachax.jit(lambda ring: ring.is_aligned)
+    for order in ("abc", "acb", "bca", "abc"):
+        ring = Ring({name: values[name] for name in order}, {**values})
+        expected = values["c" if order == "acb" else "b"]
+        assert after(ring) == ring.after_a == expected
+        assert aligned(ring) == ring.is_aligned == (order == "abc")

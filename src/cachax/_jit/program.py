@@ -118,22 +118,25 @@ class Program:
             self.about = first
         return result
 
+    def _without_trace(self, args: Any, kwargs: Any) -> Any:
+        """The same if the function runs as it is."""
+        out = self.fun()(*args, **kwargs)
+        if not self._brings:
+            return out
+        self.about = About() if self.about is None else self.about
+        return {About(): out}
+
     def _run(self, values: Any, args: Any, kwargs: Any) -> Any:
         demand: Any = running.demand
         is_mine = demand is not None and running.program is self
         if current_trace() is (demand.outer if is_mine else CONCRETE):
             # No trace: `debug_nans` looks for an operation, or a lifted decorator.
-            args, kwargs = demand.call if is_mine else (args, kwargs)
-            out = self.fun()(*args, **kwargs)
-            if not self._brings:
-                return out
-            self.about = About() if self.about is None else self.about
-            return {About(): out}
+            return self._without_trace(*(demand.call if is_mine else (args, kwargs)))
         tree, _ = self._static.take_out(args, kwargs)
         leaves = jax.tree.leaves(tree)
         if self._transform is not jax.jit:
             if not any(isinstance(x, Tracer) for x in leaves):  # they are the caller's
-                return self.fun()(*args, **kwargs)
+                return self._without_trace(args, kwargs)
             if is_mine and demand.was_traced:
                 raise LiftError(self._transform, "it runs the function twice.")
         if not is_mine or demand.was_traced:
