@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -298,19 +299,18 @@ class Computed(Key):
                     return record
         return None
 
-    def without_order(self, obj: Any, inputs: Inputs) -> index.Record | None:
-        """The record for all objects with these inputs, whatever the order of their
-        dictionaries. If that makes a difference, the one for sorted dictionaries; None
-        if these are not."""
+    def sorted_record(self, obj: Any, inputs: Inputs) -> index.Record | None:
+        """The record that holds for `obj` inside a function too, where JAX has sorted
+        its dictionaries; None if their order makes a difference."""
         record = self.record(inputs)
-        if record is None or not record.uses.is_ordered:
+        if record is None or not record.uses.is_ordered or inputs.is_sorted:
             return record
-        kind = record.statics
-        if kind.uses.is_host or self._once(is_order_seen, obj, inputs, kind):
-            return record if inputs.is_sorted else None
-        uses = record.uses._replace(is_ordered=False)
-        self.learned.put(inputs, uses)
-        return self.note(inputs, uses, self.read(obj))
+        uses = record.uses
+        if uses.is_host or self._once(is_order_seen, obj, inputs, record.statics):
+            return None
+        inside = replace(inputs, orders=(None,) * len(inputs.orders))
+        self.learned.put(inside, uses)
+        return self.record(inside) or self.note(inside, uses, self.read(obj))
 
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
         """A value that is known for the arrays of `obj`."""

@@ -507,13 +507,13 @@ class Copy:
         self,
         obj: Any,
         arrays: Iterable[Any],
-        order: Callable[[int, list[Any]], list[Any]] | None = None,
+        order: Callable[[list[Any]], list[Any]] | None = None,
         instead: tuple[int, Any] | None = None,
         keep_keys: bool = True,
         notes_reads: bool = False,
     ) -> None:
-        """With `order`, the keys of dictionaries, which have numbers, are in a different
-        order. With `instead`, one of the static parts, by number, is replaced. With `notes_reads`,
+        """With `order`, the keys of dictionaries are in a different order. With
+        `instead`, one of the static parts, by number, is replaced. With `notes_reads`,
         it notes which of its fields are read from then on."""
         self._keep_keys = keep_keys
         self._notes_reads = notes_reads
@@ -522,7 +522,6 @@ class Copy:
         self.statics = 0
         """How many static parts there are."""
         self._order = order
-        self._dictionaries = 0
         self._copies: dict[int, tuple[Any, Held]] = {}
         self._around: set[int] = set()
         self._arrays_seen = 0
@@ -582,9 +581,7 @@ class Copy:
                 raise CannotRebuildError
             new = taken.rebuild(parts)
             if self._order is not None and type(thing) is dict:
-                keys = self._order(self._dictionaries, [*new])
-                self._dictionaries += 1
-                new = {key: new[key] for key in keys}
+                new = {key: new[key] for key in self._order([*new])}
             has_fields = type(thing).__dictoffset__ != 0
             if self._notes_reads and has_fields and not isinstance(thing, _CONTAINERS):
                 fields = dict(zip(taken.names, inside, strict=True))

@@ -43,6 +43,7 @@ from .inputs import (
     Inputs,
     Same,
     identity_of,
+    in_order,
     is_rebuilt,
     look_of,
 )
@@ -357,27 +358,19 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
 
 
 def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
-    """Whether the body does something else if the keys of dictionaries are in a
-    different order, or may do so."""
-    here = _trace(body, obj, inputs, only_known=True)
-    for change in _CHANGES:
-        try:
-            other = Copy(obj, inputs.arrays, change).obj
-        except Exception:  # it can't be copied
-            return True
-        its = inputs_of(other)
-        there = None if its is None else _trace(body, other, its, only_known=True)
-        if here is None or there is None or not here.is_same(there):
-            return True
-    return False
-
-
-_CHANGES: tuple[Callable[[int, list[Any]], list[Any]], ...] = (
-    lambda number, keys: keys[1:] + keys[:1],
-    lambda number, keys: keys[::-1],
-    lambda number, keys: keys[1:] + keys[:1] if number % 2 else keys,
-)
-"""Other orders of the keys of the dictionaries in an object, which have numbers."""
+    """Whether the body does something else if the keys of dictionaries are sorted, or
+    may do so."""
+    try:
+        other = Copy(obj, inputs.arrays, in_order).obj
+    except Exception:  # it can't be copied
+        return True
+    its = inputs_of(other)
+    traces = [
+        None if x is None else _trace(body, each, x, only_known=True)
+        for each, x in ((obj, inputs), (other, its))
+    ]
+    here, there = traces
+    return here is None or there is None or not here.is_same(there)
 
 
 def compute_part(body: Body, obj: Any, inputs: Inputs, uses: Uses) -> Any:

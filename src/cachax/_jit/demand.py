@@ -227,7 +227,7 @@ class Demand:
         inputs = inputs_of(owner)
         if inputs is None or not mapped.fits(inputs):
             return None
-        record = key.without_order(owner, inputs)
+        record = key.sorted_record(owner, inputs)
         if record is None or record.statics.supplied or supplied_for(owner):
             return None
         uses: Uses = record.uses
