@@ -1155,6 +1155,8 @@ def test_a_value_of_an_object_in_a_known_value_beside_a_new_object() -> None:
     use = cachax.jit(lambda data, maker: data.total + maker.made.twice)
     for i in range(ENOUGH + 1):
         use(Data(jnp.full(2, float(i))), Maker(jnp.float32(i)))
+    with cachax.record():
+        assert use(Data(jnp.ones(2)), Maker(jnp.float32(1))) == 6
     maker = Maker(jnp.float32(5))
     assert maker.made.x == 6
     with computations() as counts:

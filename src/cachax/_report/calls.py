@@ -217,4 +217,5 @@ def _read_inside(entry: Any, objects: list[Any], passed: Any) -> list[tuple[Any,
     needs = entry.plan.needs
     used = {need.ask: None for need in needs}
     used |= {(n.ask[0], key): None for n in needs for key, _ in n.value.inner or ()}
-    return [(key, objects[slot]) for slot, key in used if (slot, key) not in passed]
+    slots = {ask: None for ask in used if isinstance(ask[0], int) and ask not in passed}
+    return [(key, objects[slot]) for slot, key in slots]
