@@ -7,6 +7,7 @@ slow on purpose (`slow`): a value that is computed again shows in the ratio.
 
 import functools
 import itertools
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -972,6 +973,114 @@ def _() -> tuple[Call, Call]:
         loop(functools.partial(ours, 1e-6), Sized(ONES, ONES)),
         loop(functools.partial(by_hand, 1e-6), State(ONES, ONES)),
     )
+
+
+def norm(params: dict[str, jax.Array]) -> jax.Array:
+    """A body that iterates over a dictionary and makes an array."""
+    return sum(jnp.sum(x * jnp.ones(4)) for x in params.values())
+
+
+@shape("a value of a dict of parameters that is returned unchanged")
+def _() -> tuple[Call, Call]:
+    class Normed(State):
+        @cachax.cached_property
+        def norm(self) -> jax.Array:
+            return norm(self.params) + jnp.sum(slow(self.params["w"]))
+
+    def step(s: Any, value: Any = None) -> Any:
+        value = s.norm if value is None else value
+        return s.replace(data=s.data - 1e-6 * value)
+
+    params = {"w": ONES, "b": ONES}
+    value = norm(params) + jnp.sum(slow(ONES))
+    ours, by_hand = cachax.jit(step), jax.jit(step)
+    return loop(ours, Normed(ONES, params)), loop(by_hand, State(ONES, params), value)
+
+
+@shape("a value of a dict of parameters that are new in every step", NEW)
+def _() -> tuple[Call, Call]:
+    class Normed(State):
+        @cachax.cached_property
+        def norm(self) -> jax.Array:
+            return norm(self.params)
+
+    class Inline(State):
+        @property
+        def norm(self) -> jax.Array:
+            return norm(self.params)
+
+    def step(s: Any) -> Any:
+        params = {name: x - 1e-6 * s.norm for name, x in s.params.items()}
+        return s.replace(params=params)
+
+    params = {"w": ONES, "b": ONES}
+    ours, by_hand = cachax.jit(step), jax.jit(step)
+    return loop(ours, Normed(ONES, params)), loop(by_hand, Inline(ONES, params))
+
+
+def inline_and_cached() -> tuple[Any, Any]:
+    class Inline(Bare):
+        @property
+        def total(self) -> jax.Array:
+            return jnp.sum(self.x)
+
+    class Summed(Bare):
+        @cachax.cached_property
+        def total(self) -> jax.Array:
+            return jnp.sum(self.x)
+
+    return Inline, Summed
+
+
+@shape("an object that is new beside the one of the call before", NEW)
+def _() -> tuple[Call, Call]:
+    def pairs(jit: Any, cls: Any) -> Call:
+        arrays = itertools.cycle([ONES + i for i in range(5_000)])
+        change = jit(lambda before, now: now.total - before.total)
+        before = cls(next(arrays), ONES)
+
+        def call() -> Any:
+            nonlocal before
+            now = cls(next(arrays), ONES)
+            out, before = change(before, now), now
+            return out
+
+        return call
+
+    inline, summed = inline_and_cached()
+    return pairs(cachax.jit, summed), pairs(jax.jit, inline)
+
+
+@shape("a new array beside a field of numpy that the value doesn't read", NEW)
+def _() -> tuple[Call, Call]:
+    def masked(jit: Any, cls: Any) -> Call:
+        arrays = itertools.cycle([ONES + i for i in range(5_000)])
+        use, mask = jit(lambda o: o.y * o.total), np.ones(4, np.float32)
+        return lambda: use(cls(next(arrays), mask))
+
+    inline, summed = inline_and_cached()
+    return masked(cachax.jit, summed), masked(jax.jit, inline)
+
+
+@shape("a random sample of 8 of 64 objects")
+def _() -> tuple[Call, Call]:
+    samples = [random.Random(seed).sample(range(64), 8) for seed in range(1_000)]
+    mine, theirs = itertools.cycle(samples), itertools.cycle(samples)
+    bare = [Bare(ONES + i, ONES) for i in range(64)]
+    cached = [Cached(ONES + i, ONES) for i in range(64)]
+    totals = [obj.total for obj in cached]
+    ours = cachax.jit(lambda objects: sum(o.y * o.total for o in objects))
+    by_hand = jax.jit(
+        lambda objects, totals: sum(
+            obj.y * total for obj, total in zip(objects, totals, strict=True)
+        )
+    )
+
+    def call_by_hand() -> Any:
+        sample = next(theirs)
+        return by_hand([bare[i] for i in sample], [totals[i] for i in sample])
+
+    return lambda: ours([cached[i] for i in next(mine)]), call_by_hand
 
 
 def cases(quick: bool) -> Iterator[Case]:
