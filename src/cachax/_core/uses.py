@@ -58,7 +58,7 @@ from .memo import (
 )
 from .recent import Recent
 from .sources import names_of
-from .spread import are_spread
+from .spread import are_spread, is_global
 from .structure import flatten, survives
 from .values import has_hidden_arrays
 
@@ -466,16 +466,15 @@ class Traced:
         return _ADDRESS.sub("", str(self.jaxpr.jaxpr))
 
     def _hidden(self) -> list[Any]:
-        consts = map(_contents_of, self.jaxpr.consts)
-        hidden = [*consts, *map(Same, hidden_in(self.jaxpr.jaxpr))]
+        hidden = map(_contents_of, [*self.jaxpr.consts, *hidden_in(self.jaxpr.jaxpr)])
         statics = (None if x is None else identity_of(x[0]) for x in self.statics)
         return [*hidden, *statics]
 
 
 def _contents_of(const: Any) -> Any:
     """What distinguishes an array that a body makes: each run makes its own."""
-    is_known = isinstance(const, jax.Array) and not isinstance(const, Tracer)
-    if not is_known or not const.is_fully_addressable:
+    is_array = isinstance(const, jax.Array | np.ndarray)
+    if not is_array or isinstance(const, Tracer) or is_global(const):
         return Same(const)
     return look_of(const), np.asarray(base_of(const)).tobytes()
 
