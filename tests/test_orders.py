@@ -204,3 +204,29 @@ def test_a_body_that_sees_no_rotation() -> None:
         expected = values["c" if order == "acb" else "b"]
         assert after(ring) == ring.after_a == expected
         assert aligned(ring) == ring.is_aligned == (order == "abc")
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_loop_with_a_value_that_reads_another_one(order: str) -> None:
+    class State(struct.PyTreeNode):
+        data: dict[str, Any]
+        w: Any
+
+        @cachax.cached_property
+        def product(self) -> Any:
+            computing("product")
+            return self.data["a"] * self.data["b"]
+
+        @cachax.cached_property
+        def inverse(self) -> Any:
+            computing("inverse")
+            return 1 / self.product
+
+    step = cachax.jit(lambda s: s.replace(w=s.w + s.inverse))
+    data = {"a": TWO + 0, "b": TWO + 0}
+    state = State({name: data[name] for name in order}, jnp.zeros(2))
+    with computations() as counts:
+        for _ in range(4):
+            state = step(state)
+    assert counts == {"product": 1, "inverse": 1}
+    assert state.w[0] == 1

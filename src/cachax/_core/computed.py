@@ -306,6 +306,9 @@ class Computed(Key):
         if record is None or not record.uses.is_ordered or inputs.is_sorted:
             return record
         uses = record.uses
+        for key, is_of_same in uses.reads:
+            if is_of_same:  # to be known for sorted dictionaries as well
+                key.sorted_record(obj, inputs)
         if uses.is_host or self._once(is_order_seen, obj, inputs, record.statics):
             return None
         inside = replace(inputs, orders=(None,) * len(inputs.orders))
