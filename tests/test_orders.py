@@ -230,3 +230,18 @@ def test_a_loop_with_a_value_that_reads_another_one(order: str) -> None:
             state = step(state)
     assert counts == {"product": 1, "inverse": 1}
     assert state.w[0] == 1
+
+
+def test_keys_that_are_equal_and_have_different_types() -> None:
+    class Parts(struct.PyTreeNode):
+        parts: dict[Any, Any]
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            kinds = {int: 10, bool: 20, float: 30}
+            return sum(self.parts.values()) * kinds[type(next(iter(self.parts)))]
+
+    use = cachax.jit(lambda obj: obj.value)
+    for key, expected in ((1, 30), (True, 60), (1.0, 90), (1, 30)):
+        obj = Parts({key: ONE, 5: TWO})
+        assert use(obj) == obj.value == expected

@@ -25,6 +25,7 @@ from .._core.inputs import (
     Copy,
     Fields,
     Inputs,
+    identity_of,
     in_order,
     inputs_in_fields,
     is_array,
@@ -187,7 +188,7 @@ class Reader:
         self.names = names
         self.parameters = parameters
         names |= {"get": object.__getattribute__, "slot_value": slot_value}
-        names |= {"orders_in": _orders_in}
+        names |= {"orders_in": _orders_in, "identity_of": identity_of}
         names |= {"base_of": base_of, "all_leaves_of": jax.tree.leaves}
         self._constants: dict[Any, str] = {}
         self._leaves = f"{leaves}({', '.join(parameters)})"
@@ -280,20 +281,20 @@ class Reader:
     def orders(self, code: str, thing: Any) -> list[str]:
         """Expressions for the orders of the dictionaries in an object."""
         try:
-            codes = [*self._dictionaries(code, thing)]
+            return [*self._orders(code, thing)]
         except (TypeError, RecursionError):  # it has a part without an expression
             return [f"*orders_in({code})"]
-        return [f"*{each}, None" for each in codes]
 
-    def _dictionaries(self, code: str, thing: Any) -> Iterator[str]:
+    def _orders(self, code: str, thing: Any) -> Iterator[str]:
         if is_array(thing) or is_whole(thing) or is_opaque(type(thing)):
             return
         if type(thing) is dict and len(thing) > 1:
-            yield code
+            has_names = all(type(key) is str for key in thing)  # 1 and True are equal
+            yield f"*{code}, None" if has_names else f"*map(identity_of, {code}), None"
         taken = take_apart(thing)
         codes: Any = self.parts(code, thing, taken.names) if taken.parts else ()
         for part, its_code in zip(taken.parts, codes, strict=True):
-            yield from self._dictionaries(its_code, part)
+            yield from self._orders(its_code, part)
 
     def constant(self, thing: Any) -> str:
         """A name for a thing, in expressions."""
@@ -305,7 +306,7 @@ class Reader:
 
 
 def _orders_in(obj: Any) -> list[Any]:
-    return [(*x,) for x in walk_fields(obj) if type(x) is dict]
+    return [(*map(identity_of, x),) for x in walk_fields(obj) if type(x) is dict]
 
 
 def _is_plain(cls: Any) -> bool:
