@@ -866,8 +866,7 @@ def _() -> tuple[Call, Call]:
     )
 
 
-@shape("a new object of new arrays on every call, computed inside by hand", NEW)
-def _() -> tuple[Call, Call]:
+def inline_and_cached() -> tuple[Any, Any]:
     class Inline(Bare):
         @property
         def total(self) -> jax.Array:
@@ -878,12 +877,18 @@ def _() -> tuple[Call, Call]:
         def total(self) -> jax.Array:
             return jnp.sum(self.x)
 
+    return Inline, Summed
+
+
+@shape("a new object of new arrays on every call, computed inside by hand", NEW)
+def _() -> tuple[Call, Call]:
+    inline, summed = inline_and_cached()
     arrays = [ONES + i for i in range(5_000)]
     mine, theirs = itertools.cycle(arrays), itertools.cycle(arrays)
     ours, by_hand = (jit(lambda o: o.y * o.total) for jit in (cachax.jit, jax.jit))
     return (
-        lambda: ours(Summed(next(mine), ONES)),
-        lambda: by_hand(Inline(next(theirs), ONES)),
+        lambda: ours(summed(next(mine), ONES)),
+        lambda: by_hand(inline(next(theirs), ONES)),
     )
 
 
@@ -1016,20 +1021,6 @@ def _() -> tuple[Call, Call]:
     params = {"w": ONES, "b": ONES}
     ours, by_hand = cachax.jit(step), jax.jit(step)
     return loop(ours, Normed(ONES, params)), loop(by_hand, Inline(ONES, params))
-
-
-def inline_and_cached() -> tuple[Any, Any]:
-    class Inline(Bare):
-        @property
-        def total(self) -> jax.Array:
-            return jnp.sum(self.x)
-
-    class Summed(Bare):
-        @cachax.cached_property
-        def total(self) -> jax.Array:
-            return jnp.sum(self.x)
-
-    return Inline, Summed
 
 
 @shape("an object that is new beside the one of the call before", NEW)
