@@ -23,16 +23,7 @@ from .demand import Answers, Ask, Course, Slot, Under, objects_in
 from .inside import New, is_new_code
 from .options import Options
 from .paths import Map, Reader, map_of
-from .plan import (
-    Call,
-    Plan,
-    Read,
-    Ready,
-    bits,
-    identity,
-    plan_for,
-    signature_of,
-)
+from .plan import Call, Plan, Read, Ready, bits, identity, plan_for, signature_of
 
 
 class Entry:
@@ -71,7 +62,7 @@ class Entry:
         self.new_calls = 0
         """For which values had to be computed."""
         self.may_compute_inside = True
-        self._new_calls_of: dict[Any, int] = Recent()
+        self._new_calls_of: dict[Any, int] = Recent(100)
         """The same for each choice of what is new, from the second one on."""
 
     # How to read the arguments.
