@@ -245,3 +245,25 @@ def test_keys_that_are_equal_and_have_different_types() -> None:
     for key, expected in ((1, 30), (True, 60), (1.0, 90), (1, 30)):
         obj = Parts({key: ONE, 5: TWO})
         assert use(obj) == obj.value == expected
+
+
+@pytest.mark.parametrize("orders", [["ab", "ba"], ["ba", "ab"]])
+def test_one_program_for_all_orders(orders: list[str]) -> None:
+    class Parts(struct.PyTreeNode):
+        parts: dict[str, Any]
+
+        @cachax.cached_property
+        def first(self) -> Any:
+            return next(iter(self.parts.values())) * 2
+
+    traces = []
+
+    @cachax.jit
+    def use(obj: Any) -> Any:
+        traces.append(obj)
+        return obj.first + 1
+
+    values = {"a": ONE + 0, "b": TWO + 0}
+    for order in 3 * orders:
+        assert use(Parts({x: values[x] for x in order})) == (3 if order == "ab" else 5)
+    assert len(traces) == 2  # the second one takes the value

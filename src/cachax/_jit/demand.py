@@ -7,7 +7,7 @@ inputs. Nothing is computed on a guess.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -220,7 +220,12 @@ class Demand:
             found = self._by_arrays(slot, key, mapped)
             if found is not None:
                 return found
-        return by_object(key, owner, self.static_numpy)
+        value = by_object(key, owner, self.static_numpy)
+        inputs = None if mapped is None else inputs_of(owner)
+        record = None if inputs is None else key.record(inputs)
+        if value is None or record is None:
+            return value
+        return replace(value, statics=record.statics)  # for the same program
 
     def _by_arrays(self, slot: int, key: Computed, mapped: Map) -> Value | None:
         owner = self._objects[slot]
