@@ -207,7 +207,7 @@ def test_a_body_that_sees_no_rotation() -> None:
 
 
 @pytest.mark.parametrize("order", ["ab", "ba"])
-def test_a_loop_with_a_value_that_reads_another_one(order: str) -> None:
+def test_a_loop_with_a_value_that_reads_a_second_one(order: str) -> None:
     class State(struct.PyTreeNode):
         data: dict[str, Any]
         w: Any

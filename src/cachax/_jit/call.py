@@ -269,7 +269,8 @@ class Function:
             course = entry.courses.setdefault(signature, Course())
             course.learn(answers, [*demand.asked])
         entry.new_calls += computed
-        is_planned = program is entry.plan.program and not (traced or entry.mistaken)
+        is_planned = program is entry.plan.program and entry.plan.is_for(answers)
+        is_planned = is_planned and not (traced or entry.mistaken)
         is_planned = is_planned and entry.plan.look_up(args, kwargs) is not None
         if not is_planned and all(_is_concrete(x, leaves) for x in answers.values()):
             reliable = program if self._keeps_programs else None

@@ -179,6 +179,11 @@ class Plan:
         """Keys of calls that are not in `ready` yet: as many as the objects of a data
         set that a program goes through again and again."""
 
+    def is_for(self, answers: Answers) -> bool:
+        """Whether it finds the values of its program in the same way as these."""
+        pairs = ((need.value, answers[need.ask]) for need in self.needs)
+        return all(one.by_object == other.by_object for one, other in pairs)
+
     def get(self, args: Any, kwargs: Any) -> Ready | None:
         """What a call takes; None if one of its values is not known."""
         try:
