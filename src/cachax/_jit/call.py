@@ -35,6 +35,7 @@ from .._core.inputs import PYTHON_NUMBERS, bits_of
 from .._core.memo import note_entries
 from .._core.recent import Recent
 from .._core.spread import are_global
+from .._core.watch import watchers_of
 from .._errors import CachaxError
 from . import program as programs
 from .demand import (
@@ -128,12 +129,9 @@ class Function:
                 return entry, entry.find(args, kwargs)
             except Exception:  # it can't be read as the last one was
                 pass
-        plan = entry.plan
-        if plan.by_object or entry.mistaken:
+        if entry.mistaken:
             return None, None
-        if entry.is_new is not None:
-            return entry, entry.look_up(args, kwargs)
-        return entry, plan.look_up(args, kwargs)
+        return entry, entry.look_up(args, kwargs)
 
     def _key(self, args: Any, kwargs: Any) -> tuple[Any, Call]:
         """What the entry of a call is found by, and the call."""
@@ -215,7 +213,9 @@ class Function:
     def _call_entry(self, entry: Entry, call: Call) -> Any:
         """With values that are known for these arguments, or that are computed."""
         _, _, args, kwargs = call
-        ready = None if entry.mistaken else entry.plan.get(args, kwargs)
+        # (Without a report, this is a call that `find` found nothing for.)
+        is_tried = entry.mistaken or not watchers_of(Function, "call")
+        ready = None if is_tried else entry.planned(args, kwargs)
         if ready is None:
             out = self._call_computing_inside(entry, call)
             if out is not UNKNOWN:

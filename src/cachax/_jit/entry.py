@@ -47,6 +47,9 @@ class Entry:
         self.courses: dict[Any, Course] = Recent()
         self.programs: dict[Any, Any] = Recent()
         self.plan = Plan()
+        self.earlier: tuple[Plan, ...] = ()
+        """Plans of other calls, which are not read like those of this one: a number and
+        an array in turn, or objects with a value from `preset` and without."""
         self.inside_plan = Plan()
         """The same for calls that compute values inside."""
         self.is_new: Read | None = None
@@ -132,10 +135,15 @@ class Entry:
         self, answers: Answers, program: Any, was_traced: bool, call: Call
     ) -> Plan:
         """What a call used, and which program it took."""
+        before = self.plan
         if self.mistaken and not was_traced:  # there was a program, and not that one
             self.by_signature = True
+        self.plan = plan = plan_for(self, call, answers, program, before)
+        others = () if self.mistaken else (before, *self.earlier)
+        codes = {x.key_code: x for x in reversed(others) if x.program is not None}
+        codes.pop(plan.key_code, None)
+        self.earlier = tuple([*codes.values()][-_EARLIER:])
         self.mistaken = False
-        self.plan = plan = plan_for(self, call, answers, program, self.plan)
         self._set_find(call)
         return plan
 
@@ -160,13 +168,25 @@ class Entry:
         return counts[what_is_new] > enough
 
     def look_up(self, args: Any, kwargs: Any) -> Ready | None:
-        """What a call takes that is not ready; None if one of its values is not
-        known."""
-        try:
-            is_new = self.is_new is not None and self.is_new(args, kwargs)
-        except Exception:  # an array isn't where it was
-            return None
-        return (self.inside_plan if is_new else self.plan).look_up(args, kwargs)
+        """What a call takes that is unlike the last one; None if one of its values is
+        not known."""
+        if self.is_new is not None:
+            try:
+                if self.is_new(args, kwargs):
+                    return self.inside_plan.look_up(args, kwargs)
+            except Exception:  # an array isn't where it was
+                return None
+        return (self.planned if self.earlier else self.plan.look_up)(args, kwargs)
+
+    def planned(self, args: Any, kwargs: Any) -> Ready | None:
+        """The same for a call that computes nothing inside."""
+        for plan in self.earlier:
+            try:
+                return plan.find(args, kwargs)
+            except Exception:  # it is not ready, or can't be read like this
+                pass
+        found = (plan.look_up(args, kwargs) for plan in (self.plan, *self.earlier))
+        return next(filter(None, found), None)
 
     def _set_find(self, call: Call) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
@@ -204,6 +224,10 @@ class Entry:
             return call, _Taken(program.call)
 
         return launcher
+
+
+_EARLIER = 3
+"""How many plans of other calls are kept."""
 
 
 class _Taken(NamedTuple):

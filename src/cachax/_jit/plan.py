@@ -184,15 +184,9 @@ class Plan:
         pairs = ((need.value, answers[need.ask]) for need in self.needs)
         return all(one.by_object == other.by_object for one, other in pairs)
 
-    def get(self, args: Any, kwargs: Any) -> Ready | None:
-        """What a call takes; None if one of its values is not known."""
-        try:
-            return self.find(args, kwargs)
-        except Exception:  # it is not ready, or nothing is known of an array
-            return self.look_up(args, kwargs)
-
     def look_up(self, args: Any, kwargs: Any) -> Ready | None:
-        """The same for a call that is not ready."""
+        """What a call takes that is not ready; None if one of its values is not
+        known."""
         values: list[Any] = []
         try:
             if not self.is_as_then(args, kwargs):
@@ -210,12 +204,13 @@ class Plan:
         """What a call with these values takes, which is ready from the second one on,
         as long as its arrays are there. (Most arrays that are used once are not used
         again.)"""
-        if self.program is None:
+        program = self.program
+        if program is None:
             return None
-        call, program = self.program.bound(values), self.program
-        if self.launcher is not None:
-            call, program = self.launcher(values)
-        ready = Ready(call, program, values)
+        if self.launcher is None:
+            ready = Ready(program.bound(values), program, values)
+        else:
+            ready = Ready(*self.launcher(values), values)
         try:
             key = self.key_of(args, kwargs)
         except Exception:  # nothing is known of an array, or it isn't where it was
