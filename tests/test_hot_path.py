@@ -478,3 +478,34 @@ def test_new_objects_whose_values_are_not_computed_inside() -> None:
     fun = cachax.jit(lambda o: o.y * o.total)
     counts = counted(lambda: fun(Cached(np.ones(2, np.float32), ONES)))
     assert counts["functions"] <= 650
+
+
+class Scaled(flax.struct.PyTreeNode):
+    x: jax.Array
+    scale: Any
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        return self.scale * jnp.sum(self.x)
+
+
+@pytest.mark.parametrize("kind", ["int", "array", "preset"])
+def test_objects_that_are_read_in_different_ways_in_turn(kind: str) -> None:
+    """Nothing is learned again when the other one comes."""
+    one = Scaled(ONES, 2.0)
+    preset = cachax.preset(one, total=jnp.ones(()))
+    other = {"int": Scaled(ONES, 2), "array": Scaled(ONES, ONES[0]), "preset": preset}
+    in_turn = itertools.cycle([one, other[kind]])
+    fun = cachax.jit(lambda o: o.x * o.total)
+    for _ in range(8):
+        fun(next(in_turn))
+    assert counted(lambda: (fun(next(in_turn)), fun(next(in_turn))))["functions"] <= 30
+
+
+def test_a_number_that_is_new_in_every_call() -> None:
+    """Beside an array that is not: the program computes the value."""
+    fun, numbers = cachax.jit(lambda o: o.x * o.total), itertools.count()
+    for _ in range(24):
+        fun(Scaled(ONES, 0.5 + next(numbers)))
+    counts = counted(lambda: fun(Scaled(ONES, 0.5 + next(numbers))))
+    assert counts["functions"] <= 150

@@ -1163,3 +1163,59 @@ def test_a_value_of_an_object_in_a_known_value_beside_a_new_object() -> None:
         for i in range(ENOUGH + 3):
             assert use(Data(jnp.full(2, float(i))), maker) == 2 * i + 12
     assert counts == {"twice": 1}
+
+
+class ScaledKernel(flax.struct.PyTreeNode):
+    x: jax.Array
+    scale: Any
+
+    @cachax.cached_property
+    def gram(self) -> jax.Array:
+        computing("gram")
+        return self.scale * self.x
+
+    @cachax.cached_property
+    def total(self) -> jax.Array:
+        computing("total")
+        return jnp.sum(self.gram) + self.size
+
+    @cachax.cached_property
+    def size(self) -> jax.Array:
+        computing("size")
+        return jnp.sum(self.x)
+
+
+def test_a_number_that_is_new_beside_an_array_that_is_not() -> None:
+    """The values are those of the objects: they are computed once for each, however
+    many there are."""
+    x = jnp.ones(4)
+    objects = [ScaledKernel(x, 0.5 * i) for i in range(4 * ENOUGH)]
+    use = cachax.jit(lambda o: o.total + 1)
+    with computations() as counts:
+        for _ in range(3):
+            for i, obj in enumerate(objects):
+                assert use(obj) == 2.0 * i + 5
+        for i, obj in enumerate(objects):
+            assert obj.total == 2.0 * i + 4
+            assert obj.gram[0] == 0.5 * i
+    assert counts == {"gram": len(objects), "total": len(objects), "size": 1}
+
+
+def test_threads_compute_the_value_of_a_new_number_once() -> None:
+    x = jnp.ones(4)
+    use = cachax.jit(lambda o: o.total + 1)
+    for i in range(3 * ENOUGH):
+        use(ScaledKernel(x, -1.0 - i))
+    objects = [ScaledKernel(x, 0.5 * i) for i in range(20)]
+
+    def work() -> None:
+        for i, obj in enumerate(objects):
+            assert use(obj) == 2.0 * i + 5
+
+    with computations() as counts:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert counts == {"gram": 20, "total": 20}

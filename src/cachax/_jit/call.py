@@ -28,7 +28,6 @@ from .._compat import (
     places_of,
     settings,
 )
-from .._core import index
 from .._core.body import NewSubject
 from .._core.computed import tables
 from .._core.inputs import PYTHON_NUMBERS, bits_of
@@ -47,7 +46,7 @@ from .demand import (
     Value,
     call_of,
 )
-from .entry import Entry
+from .entry import Entry, NoLongerNew
 from .inside import UNKNOWN, new_in_call
 from .notes import note_argument
 from .options import Options
@@ -323,26 +322,27 @@ class Function:
         answers, program, values = self._program(entry, demand, call.args, types)
         if any(answer.by_object for answer in answers.values()):
             return UNKNOWN
-        with index.computing_inside([call.leaves[i] for i in new.leaves]) as is_new:
-            if not is_new:
-                return UNKNOWN
-            try:
-                with tracing(program, demand):
-                    out = entry.launch(program, values, call.args, call.kwargs)
-            except Retrace as retrace:  # it uses more than calls did until now
-                if retrace.demand is not demand:
-                    raise
-                forget_failed_traces(program.call)
-                return UNKNOWN
-            except Exception as error:
-                if demand.failed_with != id(error):  # while it ran
-                    raise
-                entry.compute_outside()  # it needs concrete values
-                return UNKNOWN
-            finally:
-                demand.settle()
+        plan = entry.plan_inside(answers, program, new, call)
+        launch, _ = plan.launcher(values)
+        try:
+            with tracing(program, demand):
+                out = launch(*call.args, **call.kwargs)
+        except NoLongerNew:
+            return UNKNOWN
+        except Retrace as retrace:  # it uses more than calls did until now
+            if retrace.demand is not demand:
+                raise
+            forget_failed_traces(program.call)
+            return UNKNOWN
+        except Exception as error:
+            if demand.failed_with != id(error):  # while it ran
+                raise
+            entry.compute_outside()  # it needs concrete values
+            return UNKNOWN
+        finally:
+            demand.settle()
         if entry.may_compute_inside:
-            entry.note_inside(answers, program, values, new, call)
+            entry.note_inside(plan, values, call)
         self.took(entry, call.tree, program.asks, True)
         return out
 

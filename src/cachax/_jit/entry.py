@@ -2,6 +2,7 @@
 
 import threading
 import weakref
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from .._core.memo import (
     contents_of_object,
     has_preset,
     may_have_values,
+    memo_of,
     supplied_for,
 )
 from .._core.recent import Recent
@@ -147,15 +149,16 @@ class Entry:
         self._set_find(call)
         return plan
 
-    def note_inside(
-        self, answers: Answers, program: Any, values: Any, new: New, call: Call
-    ) -> None:
-        """A call took a program that computes values itself, because something was new.
-        Otherwise calls take what is planned."""
+    def plan_inside(self, answers: Answers, program: Any, new: New, call: Call) -> Plan:
+        """For calls in which something is new, whose values the program computes."""
         plan = plan_for(self, call, answers, program, self.inside_plan, new)
         reader = self.reader(call.tree)
         arrays = [reader.array(i, call.leaves) for i in plan.new_leaves]
-        plan.launcher = self._in_one_thread(program, reader.function(arrays))
+        plan.launcher = self._in_one_thread(plan, reader.function(arrays))
+        return plan
+
+    def note_inside(self, plan: Plan, values: Any, call: Call) -> None:
+        """A call was as this plan says. Others take what is planned otherwise."""
         self.inside_plan = plan
         self._set_find(call)
         plan.keep(call.args, call.kwargs, values)
@@ -192,34 +195,52 @@ class Entry:
         """What is ready for a call: as it is planned, or for new arrays."""
         plan, inside = self.plan, self.inside_plan
         self.find, self.is_new = plan.find, None
-        if inside.new_leaves and not plan.by_object:
+        if (inside.new_leaves or inside.numbered) and not plan.by_object:
             # (An object that has its own value is not new.)
-            is_new = is_new_code(self, plan, inside.new_leaves, call)
+            numbered = {need.ask: need for need in inside.numbered}
+            is_new = is_new_code(self, plan, inside.new_leaves, call, numbered)
             code = f"inside[{inside.key_code}] if {is_new} else ready[{plan.key_code}]"
             reader = self.reader(call.tree)
             self.is_new = reader.function(is_new)
-            self.find = reader.function(code, inside=inside.ready, ready=plan.ready)
+            if not numbered:  # else most calls are not
+                self.find = reader.function(code, inside=inside.ready, ready=plan.ready)
 
     def compute_outside(self) -> None:
         """From now on, no program computes values itself."""
         self.may_compute_inside, self.inside_plan = False, Plan()
         self.find, self.is_new = self.plan.find, None
 
-    def _in_one_thread(self, program: Any, arrays: Read) -> Any:
-        """Launches a program for new arrays: of threads that call it with the same
-        ones, the first computes the value."""
+    def _in_one_thread(self, plan: Plan, arrays: Read) -> Any:
+        """Launches a program for what is new: of threads that call it with the same
+        arrays or objects, the first computes the value."""
         weakly = weakref.ref(self)  # which has what is ready
+        program, numbered = plan.program, plan.numbered
 
         def launcher(values: Any) -> tuple[Any, Any]:
             launch = program.bound(values)
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                if threading.active_count() == 1:
-                    return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
-                with index.computing_inside(arrays(args, kwargs)) as is_new:
-                    if not is_new:
+                if threading.active_count() > 1:
+                    return call_alone(args, kwargs)
+                out = program.take(launch(*args, **kwargs), weakly(), args, kwargs)
+                for need in numbered:
+                    need.keep(args, kwargs)
+                return out
+
+            def call_alone(args: Any, kwargs: Any) -> Any:
+                with ExitStack() as stack:
+                    inside = index.computing_inside(arrays(args, kwargs))
+                    is_new = stack.enter_context(inside)
+                    for need in numbered:
+                        memo = memo_of(need.owner(args, kwargs))
+                        alone = memo.one_thread(need.key, waits=False)
+                        is_new = stack.enter_context(alone) and is_new
+                    if not is_new or any(x.is_known(args, kwargs) for x in numbered):
                         raise NoLongerNew
-                    return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
+                    out = program.take(launch(*args, **kwargs), weakly(), args, kwargs)
+                    for need in numbered:
+                        need.keep(args, kwargs)
+                    return out
 
             return call, _Taken(program.call)
 
