@@ -233,7 +233,8 @@ class Plan:
         if self.launcher is None:
             ready = Ready(program.bound(values), program, values)
         else:
-            ready = Ready(*self.launcher(values), values)
+            call, program = self.launcher(values)
+            ready = Ready(call, program, values)
         try:
             key = self.key_of(args, kwargs)
         except Exception:  # nothing is known of an array, or it isn't where it was
