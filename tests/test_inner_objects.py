@@ -800,3 +800,39 @@ def test_an_object_that_is_not_rebuilt() -> None:
             assert cachax.jit(lambda m: m.parts[0].grid)(model)[1] == 0.5
             assert cachax.jit(lambda m: m)(model).p[1] == 1.5
     assert counts == {"grid": 1, "p": 1}
+
+
+class Layer(struct.PyTreeNode):
+    params: dict[str, Any]
+
+    @cachax.cached_property
+    def norm(self) -> Any:
+        computing("norm")
+        return jnp.sum(self.params["w"])
+
+
+class Layers(struct.PyTreeNode):
+    w: Any
+
+    @cachax.cached_property
+    def by_name(self) -> dict[str, Any]:
+        return {"scaled": Layer({"w": 2 * self.w, "b": self.w}), "bias": self.w}
+
+
+def test_dictionaries_around_objects_with_dictionaries() -> None:
+    """Each keeps the order of its own keys."""
+    layers = Layers(X)
+
+    def use(layers: Layers) -> Any:
+        orders.append(([*layers.by_name], [*layers.by_name["scaled"].params]))
+        return layers.by_name["scaled"].params["w"] + layers.by_name["scaled"].norm
+
+    orders: list[Any] = []
+    with computations() as counts:
+        for _ in range(2):
+            assert cachax.jit(use)(layers).tolist() == [8.0, 10.0]
+            assert use(layers).tolist() == [8.0, 10.0]
+    assert counts == {"norm": 1}
+    assert orders == [(["scaled", "bias"], ["w", "b"])] * len(orders)
+    made = cachax.jit(lambda w: Layers(w).by_name)(X)
+    assert made["scaled"].params["w"].tolist() == [2.0, 4.0]

@@ -1219,3 +1219,36 @@ def test_threads_compute_the_value_of_a_new_number_once() -> None:
         for thread in threads:
             thread.join()
     assert counts == {"gram": 20, "total": 20}
+
+
+class Episode(flax.struct.PyTreeNode):
+    position: jax.Array
+    step: Any
+
+    @cachax.cached_property
+    def observation(self) -> jax.Array:
+        computing("observation")
+        return 2 * self.position
+
+    @cachax.cached_property
+    def reward(self) -> jax.Array:
+        computing("reward")
+        return self.position * self.step
+
+
+@pytest.mark.parametrize("step", [0, 0.5, np.int32(0)])
+def test_an_object_made_inside_with_a_number_that_comes_out_as_an_array(
+    step: Any,
+) -> None:
+    """Values that don't depend on the number come out with the object."""
+
+    def reset(x: jax.Array) -> tuple[Episode, Any]:
+        episode = Episode(x + 1, step)
+        return episode, episode.observation + episode.reward
+
+    with computations() as counts:
+        episode, _ = cachax.jit(reset)(jnp.ones(2))
+        assert isinstance(episode.step, jax.Array)
+        assert episode.observation.tolist() == [4.0, 4.0]
+    assert counts == {"observation": 1, "reward": 1}
+    assert episode.reward.tolist() == [2.0 * float(step)] * 2

@@ -35,8 +35,9 @@ class Structure:
         with level_of(leaves):  # a class may compute something
             value = self.tree.unflatten(leaves)
         if self.orders:
-            pairs = zip(_dictionaries(value), self.orders, strict=True)
-            for dictionary, order in pairs:
+            given = {*map(id, leaves)}  # objects with their own dictionaries, maybe
+            found = _dictionaries(value, lambda x: id(x) in given)
+            for dictionary, order in zip(found, self.orders, strict=True):
                 items = {key: dictionary[key] for key in order}
                 dictionary.clear()
                 dictionary.update(items)

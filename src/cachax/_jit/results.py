@@ -297,10 +297,15 @@ def _computed_on(
     pairs = ((i, numbers.get(id(x))) for i, x in enumerate(inputs.arrays))
     traced = {i: place for i, place in pairs if place is not None}
     supplied = supplied_for(obj)
+    has_numbers = any(type(x) in NUMBERS for x in jax.tree.leaves(obj))
+    loose = inputs.numbers if has_numbers else set[int]()
+    """Numbers that come out as arrays, and maybe others."""
     for noted in table.noted:
         key, value, uses = noted.key, noted.value, noted.statics.uses
         depends_on_supplied = key in supplied or noted.statics.supplied
         if depends_on_supplied or not table.holds(noted, inputs):
+            continue
+        if not loose.issubset(uses.unread):
             continue
         outside = inputs
         if traced:
@@ -347,16 +352,13 @@ def _has_computed_inside(value: Any, table: Table) -> bool:
 
 def _as_rebuilt(obj: Any) -> Inputs | None:
     """The inputs of `obj` as it comes out; None if they differ from those that it has,
-    because the class drops something, or a number comes out as an array."""
+    because the class drops something."""
     leaves, tree = tree_flatten(obj)
-    inputs = inputs_of(obj)
     try:
         is_same = survives(obj, Structure(tree), leaves)
     except Exception:  # a class that looks at what it is built from
         return None
-    if inputs is not None and inputs.numbers:
-        is_same = is_same and not any(type(x) in NUMBERS for x in leaves)
-    return inputs if is_same else None
+    return inputs_of(obj) if is_same else None
 
 
 def _outside(uses: Uses, traced: Container[int]) -> Uses:
