@@ -490,7 +490,7 @@ class Scaled(flax.struct.PyTreeNode):
 
 
 @pytest.mark.parametrize("kind", ["int", "array", "preset"])
-def test_objects_that_are_read_in_different_ways_in_turn(kind: str) -> None:
+def test_objects_that_are_found_by_arrays_and_by_numbers_in_turn(kind: str) -> None:
     """Nothing is learned again when the other one comes."""
     one = Scaled(ONES, 2.0)
     preset = cachax.preset(one, total=jnp.ones(()))

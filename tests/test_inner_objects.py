@@ -820,7 +820,7 @@ class Layers(struct.PyTreeNode):
 
 
 def test_dictionaries_around_objects_with_dictionaries() -> None:
-    """Each keeps the order of its own keys."""
+    """Each keeps the order of its keys."""
     layers = Layers(X)
 
     def use(layers: Layers) -> Any:

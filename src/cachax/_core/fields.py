@@ -40,7 +40,7 @@ ARRAYS = (jax.Array, Tracer, np.ndarray)
 _LEAVES = (jax.Array, Tracer, *ATOMS)
 _SEALED = (
     *(*MODULES, COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers"),
-    "cachax._core.reads",
+    *("flax.ids", "flax.linen.module", "cachax._core.reads"),
 )
 _SEALED_CLASSES = (logging.Logger, PurePath, enum.Enum)
 """Modules and classes whose objects count as one thing when looking for changes:
@@ -173,8 +173,9 @@ def is_frozen(cls: type) -> bool:
         return True
     if cls.__setattr__.__name__ == "_frozen_setattrs":  # attrs
         return True
-    equinox = sys.modules.get("equinox")  # freezes its dataclasses differently
-    return equinox is not None and issubclass(cls, equinox.Module)
+    # Others freeze their dataclasses differently.
+    modules = (sys.modules.get(name) for name in ("equinox", "flax.linen"))
+    return any(issubclass(cls, module.Module) for module in modules if module)
 
 
 def is_open(part: object) -> bool:

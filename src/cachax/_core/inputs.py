@@ -30,6 +30,7 @@ from .._compat import (
 from .fields import (
     ATOMS,
     BUFFERS,
+    BUILTIN_ATOMS,
     UNSET,
     attributes,
     derived_names,
@@ -511,16 +512,26 @@ class Copy:
         instead: tuple[int, Any] | None = None,
         keep_keys: bool = True,
         notes_reads: bool = False,
+        is_written: bool = True,
+        static: Container[int] = (),
     ) -> None:
         """With `order`, the keys of dictionaries are in a different order. With
         `instead`, one of the static parts, by number, is replaced. With `notes_reads`,
-        it notes which of its fields are read from then on."""
+        it notes which of its fields are read from then on. If it `is_written` to, it
+        has its own lists and dictionaries, with arrays in them or not. `static` are the
+        ids of things that are in the tree structure."""
         self._keep_keys = keep_keys
+        self._is_written = is_written
         self._notes_reads = notes_reads
         self._arrays = iter(arrays)
         self._instead = instead
         self.statics = 0
         """How many static parts there are."""
+        self._static = static
+        self.in_structure: tuple[set[int], set[int]] = set(), set()
+        """Which of the arrays and numbers, and of the static parts, are in `static`."""
+        self.atoms: tuple[set[int], set[int]] = set(), set()
+        """The same for numbers, strings and None that are fields of `obj` itself."""
         self._order = order
         self._copies: dict[int, tuple[Any, Held]] = {}
         self._around: set[int] = set()
@@ -547,9 +558,11 @@ class Copy:
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
             held.positions.add(self._place)
+            self._note_atom(thing)
             self._place += 1
             return next(self._arrays), held
         if is_whole(thing):
+            self._note_atom(thing)
             self.statics += type(thing).__module__ != _NNX_NOTES
             if self._instead is not None and self._instead[0] == self.statics - 1:
                 return self._instead[1], held
@@ -560,7 +573,7 @@ class Copy:
             raise CannotRebuildError
         taken = take_apart(thing)
         self._around.add(id(thing))
-        before = self._arrays_seen
+        before, place, static = self._arrays_seen, self._place, self.statics
         parts: list[Any] = []
         inside: list[Held] = []
         for part in taken.parts:
@@ -568,6 +581,9 @@ class Copy:
             parts.append(copy)
             inside.append(its)
         self._around.discard(id(thing))
+        if id(thing) in self._static:
+            self.in_structure[0].update(range(place, self._place))
+            self.in_structure[1].update(range(static, self.statics))
         new = thing
         has_arrays = self._arrays_seen > before
         is_kept = self._keep_keys and (
@@ -594,11 +610,16 @@ class Copy:
         self._copies[id(thing)] = new, held
         return new, held
 
+    def _note_atom(self, thing: Any) -> None:
+        if len(self._around) == 1 and type(thing) in BUILTIN_ATOMS:
+            self.atoms[0].add(self._place)
+            self.atoms[1].add(self.statics)
+
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
         """Whether a copy is needed. What has no arrays in it is shared, because a body
         may ask which object it is; but a body may put something into a list."""
-        if type(thing) in (list, dict) or not all(
-            map(operator.is_, parts, taken.parts)
-        ):
+        if not all(map(operator.is_, parts, taken.parts)):
             return True
+        if type(thing) in (list, dict):
+            return self._is_written
         return bool(names_of(type(thing))) and type(thing).__weakrefoffset__ != 0

@@ -71,8 +71,9 @@ class Value:
     """The Python numbers and static leaves it depends on, likewise."""
     statics: Any = None
     """What else it depends on, and what of its object it used (`Given`)."""
-    has_static_numbers: bool = False
-    """Whether it depends on numbers that are not leaves."""
+    has_atoms: bool = False
+    """Whether it depends on numbers that are not leaves, or on fields that are not in
+    the tree."""
     inner: tuple[Any, ...] | None = ()
     """The values that the body read in its turn: keys and positions; None if they are
     of other objects."""
@@ -252,7 +253,7 @@ class Demand:
             positions=positions,
             numbers=(*(i for i in numbers if i is not None), *mapped.statics),
             statics=record.statics,
-            has_static_numbers=None in numbers,
+            has_atoms=mapped.has_dropped or None in numbers,
             inner=_inner(uses, inputs, mapped),
             holders=() if positions else holders,
         )

@@ -22,6 +22,7 @@ from .._compat import (
 from .._core import index
 from .._core.inputs import NUMBERS
 from .._core.memo import inputs_of, keys_of, memo_of
+from .._core.structure import flatten, survives
 from .demand import Ask, Slot, objects_in
 from .paths import joined
 from .plan import Call, Plan
@@ -69,6 +70,8 @@ def new_in_call(entry: Any, call: Call) -> New | None:
             continue
         if not need.has_same_kinds(call.args, call.kwargs):
             return None
+        if entry.maps[slot].has_dropped and not survives(owner, *flatten(owner)[::-1]):
+            return None  # inside, it is a different object
         its_places = entry.maps[slot].places
         unread = {its_places[i] for i in need.value.statics.uses.unread}
         read = (leaves[i] for i in span if i not in unread)

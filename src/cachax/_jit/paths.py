@@ -7,6 +7,7 @@ Python expression, like `args[0].x`. It holds for all trees of one structure.
 
 import functools
 import keyword
+import operator
 import re
 import types
 from collections import OrderedDict
@@ -16,9 +17,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import default_registry
 
 from .._compat import base_of
-from .._core.fields import is_opaque, slot_value, slots_of, walk_fields
+from .._core.fields import (
+    is_opaque,
+    is_open,
+    slot_value,
+    slots_of,
+    walk_fields,
+)
 from .._core.inputs import (
     ARRAY,
     NUMBERS,
@@ -74,6 +82,9 @@ class _Marked:
         self._around.add(id(thing))
         parts = [*map(self._copy, taken.parts, codes)]
         self._around.discard(id(thing))
+        if all(map(operator.is_, parts, taken.parts)):  # a static part, maybe
+            self.objects[id(thing)] = None if id(thing) in self.objects else code
+            return thing
         try:
             new = taken.rebuild(parts)
         except Exception:  # a class that looks at what it is built from
@@ -106,6 +117,9 @@ class Map:
     """Which of the leaves are static parts."""
     fields: tuple[Any, ...]
     """The classes, the names of their fields and the places of arrays it is for."""
+    has_dropped: bool
+    """Whether there are numbers, strings or None in fields of the object that are not
+    in the tree: a class may make them again."""
 
     def fits(self, inputs: Inputs) -> bool:
         return self.fields == _fields(inputs)
@@ -120,8 +134,8 @@ def map_of(obj: Any, start: int) -> Map | None:
     """Where the arrays of `obj` are among leaves that begin with number `start`.
 
     Found by flattening copies with marks in place of its parts, so that one array in
-    two fields makes no difference. None if the class drops or makes something when it
-    is flattened.
+    two fields makes no difference. What is in a static part of the tree is for JAX to
+    compare. None if the class drops or makes something else when it is flattened.
     """
     inputs = inputs_in_fields(obj)
     if inputs is None:
@@ -129,7 +143,7 @@ def map_of(obj: Any, start: int) -> Map | None:
     numbers = inputs.numbers
     arrays = [x if i in numbers else object() for i, x in enumerate(inputs.arrays)]
     try:
-        count, leaves, structure = _flattened(obj, arrays)
+        copy, leaves, structure = _flattened(obj, arrays)
     except Exception:  # whatever the class's own code does with a mark
         return None
 
@@ -144,29 +158,62 @@ def map_of(obj: Any, start: int) -> Map | None:
         places = (place for place, leaf in enumerate(leaves) if leaf is mark)
         return next(places, -1) if is_same else None
 
-    found = {id(x): place for place, x in enumerate(leaves)}
-    places: list[int | None] = [found.get(id(x), -1) for x in arrays]
-    for i in numbers:
+    def place_of_number(i: int) -> int | None:
         mark = object()
-        places[i] = place_of(mark, [*arrays[:i], mark, *arrays[i + 1 :]])
-    marks = [object() for _ in range(count)]
-    statics = [place_of(x, arrays, (n, x)) for n, x in enumerate(marks)]
-    if {*places, *statics} - {None} != {*range(len(leaves))}:
+        return place_of(mark, [*arrays[:i], mark, *arrays[i + 1 :]])
+
+    def place_of_static(n: int) -> int | None:
+        mark = object()
+        return place_of(mark, arrays, (n, mark))
+
+    found = {id(x): place for place, x in enumerate(leaves)}
+    places: dict[int, int | None] = {
+        i: found.get(id(x), -1) for i, x in enumerate(arrays)
+    }
+    for i in numbers:
+        places[i] = None if i in copy.in_structure[0] else place_of_number(i)
+    others = {*range(copy.statics)} - copy.in_structure[1]
+    statics = {n: place_of_static(n) for n in others}
+    has_dropped = False
+    for its, atoms in ((places, copy.atoms[0]), (statics, copy.atoms[1])):
+        for i in {i for i, place in its.items() if place == -1} & atoms:
+            its[i], has_dropped = None, True
+    if {*places.values(), *statics.values()} - {None} != {*range(len(leaves))}:
         return None
     return Map(
-        [None if i is None else start + i for i in places],
-        tuple(start + i for i in statics if i is not None),
+        [None if i is None else start + i for i in places.values()],
+        tuple(start + i for i in statics.values() if i is not None),
         _fields(inputs),
+        has_dropped,
     )
 
 
-def _flattened(obj: Any, arrays: Any, instead: Any = None) -> tuple[int, Any, Any]:
-    """How many static parts `obj` has; and a copy with other arrays, flattened. With
-    `instead`, one of the static parts is replaced."""
-    copy = Copy(obj, arrays, instead=instead)
+def _flattened(obj: Any, arrays: Any, instead: Any = None) -> tuple[Copy, Any, Any]:
+    """A copy with other arrays, and flattened. With `instead`, one of the static parts
+    is replaced."""
+    static = _ids_in_structure(obj)
+    copy = Copy(obj, arrays, instead=instead, is_written=False, static=static)
     for new, _ in copy.originals.values():
         _provide_values(new)
-    return (copy.statics, *jax.tree.flatten(copy.obj))
+    return (copy, *jax.tree.flatten(copy.obj))
+
+
+def _ids_in_structure(tree: Any) -> set[int]:
+    """The static parts of a tree that are made of something, if that can't change."""
+    level = default_registry.flatten_one_level(tree)
+    if level is None:
+        return set()
+    parts, static = level
+    things = (x for x in walk_fields(static) if not is_whole(x))
+    found = {id(x) for x in things if not _may_change(x)}
+    return found.union(*map(_ids_in_structure, parts))
+
+
+def _may_change(thing: Any) -> bool:
+    parts = [*walk_fields(thing)]
+    partials = (x for x in parts if isinstance(x, functools.partial))
+    keywords = {id(x.keywords) for x in partials}
+    return any(is_open(x) for x in parts if id(x) not in keywords)
 
 
 class Reader:

@@ -274,8 +274,8 @@ def plan_for(
     owners = {slot: entry.object(slot, call.tree) for slot, _ in owned}
     plan.supplied_code = _supplied_code(plan, reader, objects, owners)
     same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
-    same += _fields(plan, reader, objects)
     needs = (*plan.needs, *(() if new is None else entry.plan.needs))
+    same += _fields(plan, needs, reader, objects)
     for slot in {need.ask[0]: None for need in needs if need.is_ordered}:
         number = slot.slot if type(slot) is Under else slot
         same += reader.orders(reader.object(number), objects[number])
@@ -382,12 +382,14 @@ def _was_supplied(obj: Any) -> bool:
     return any(key.was_supplied for key in keys_of(type(obj)).values())
 
 
-def _fields(plan: Plan, reader: Reader, objects: Sequence[Any]) -> Iterator[str]:
+def _fields(
+    plan: Plan, needs: Sequence[Need], reader: Reader, objects: Sequence[Any]
+) -> Iterator[str]:
     """Expressions for the names of fields, where there may be more of them than in the
-    tree structure; and for numbers that are static parts: for JAX, 2 and 2.0 are the
-    same structure."""
-    numbered = {x.ask[0] for x in plan.needs if x.value.has_static_numbers}
-    for slot in plan.reads:
+    tree structure; and for static parts that are not in it, or are numbers: for JAX, 2
+    and 2.0 are the same structure."""
+    numbered = {x.ask[0] for x in needs if x.value.has_atoms}
+    for slot in {**plan.reads, **dict.fromkeys(numbered)}:
         obj, code = objects[slot], reader.object(slot)
         if not type(obj).__dictoffset__:
             continue
@@ -398,6 +400,8 @@ def _fields(plan: Plan, reader: Reader, objects: Sequence[Any]) -> Iterator[str]
                 field = reader.field(code, name, obj)
                 if type(part) in NUMBERS:
                     yield _bits_code(field, part)
+                elif type(part) in BUILTIN_ATOMS:
+                    yield field
                 elif type(part) is tuple and is_hashable(part):
                     yield _identity_code(reader, field, part)
 
