@@ -15,12 +15,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
+from flax.training import train_state as flax_train_state
 
 import cachax
 from cachax._check.decisions import deciding
@@ -509,3 +512,119 @@ def test_a_number_that_is_new_in_every_call() -> None:
         fun(Scaled(ONES, 0.5 + next(numbers)))
     counts = counted(lambda: fun(Scaled(ONES, 0.5 + next(numbers))))
     assert counts["functions"] <= 150
+
+
+class Config:
+    """It can be changed."""
+
+    scale: float
+
+    def apply(self, x: Any) -> Any:
+        return x
+
+
+@jax.tree_util.register_pytree_node_class
+class Converting:
+    """Has a field that is not in the tree."""
+
+    def __init__(self, x: Any, y: Any) -> None:
+        self.x, self.y = jnp.asarray(x), jnp.asarray(y)
+        self.size = 2
+
+    def tree_flatten(self) -> Any:
+        return (self.x, self.y), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, leaves: Any) -> "Converting":
+        new = object.__new__(cls)
+        new.x, new.y = leaves
+        new.size = 2
+        return new
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        return self.size * jnp.sum(self.x)
+
+
+class WithStatic(flax.struct.PyTreeNode):
+    x: Any
+    y: Any
+    step: Any
+    static: Any = flax.struct.field(pytree_node=False)
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        return jnp.sum(self.x)
+
+
+def _with_static(static: Any) -> Any:
+    return lambda x: WithStatic(x, ONES, 0, static)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _with_static(nn.Dense(3)),
+        _with_static(nn.Dense(3).apply),
+        _with_static(functools.partial(jnp.dot, precision="highest")),
+        _with_static(optax.adam(1e-3)),
+        lambda x: Converting(x, ONES),
+        lambda x: TrainState.create(nn.Dense(3).apply, x),
+    ],
+    ids=["linen", "method", "partial", "optax", "not in the tree", "TrainState"],
+)
+def test_a_loop_of_objects_with_static_parts(make: Any) -> None:
+    state = make(jnp.ones(2))
+    step = cachax.jit(lambda s: _plus(s, 1e-3 * s.total))
+    for _ in range(4):
+        state = step(state)
+
+    def call() -> None:
+        nonlocal state
+        state = step(state)
+
+    assert counted(call)["functions"] <= 40
+
+
+def _plus(state: Any, change: Any) -> Any:
+    if isinstance(state, WithStatic):
+        return state.replace(y=state.y + change, step=state.step + 1)
+    if isinstance(state, TrainState):
+        return state.apply_gradients(grads=jax.tree.map(jnp.ones_like, state.params))
+    return jax.tree.unflatten(jax.tree.structure(state), [state.x, state.y + change])
+
+
+class TrainState(flax_train_state.TrainState):
+    data: Any = None
+
+    @classmethod
+    def create(cls, apply_fn: Any, x: Any) -> Any:  # type: ignore[override]
+        params = {"w": jnp.ones(2), "b": jnp.ones(2)}
+        return super().create(
+            apply_fn=apply_fn, params=params, tx=optax.adam(1e-3), data=x
+        )
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        return jnp.sum(self.data)
+
+
+def test_a_static_part_that_is_changed_is_detected() -> None:
+    config = Config()
+
+    class Configured(flax.struct.PyTreeNode):
+        x: Any
+        static: Any = flax.struct.field(pytree_node=False)
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            its_config = getattr(self.static, "__self__", self.static)
+            return jnp.sum(self.x) * its_config.scale
+
+    for static in (config, config.apply):
+        config.scale = 1.0
+        obj, use = Configured(ONES, static), cachax.jit(lambda o: o.total)
+        for _ in range(3):
+            assert use(obj) == 2
+        config.scale = 5.0
+        assert use(obj) == obj.total == 10

@@ -1252,3 +1252,54 @@ def test_an_object_made_inside_with_a_number_that_comes_out_as_an_array(
         assert episode.observation.tolist() == [4.0, 4.0]
     assert counts == {"observation": 1, "reward": 1}
     assert episode.reward.tolist() == [2.0 * float(step)] * 2
+
+
+def _log(self: Any) -> Any:
+    str(self.x)
+    return self.x * 2
+
+
+def _callback(self: Any) -> Any:
+    jax.debug.callback(lambda: self.x)
+    return self.x * 2
+
+
+def _rule(self: Any) -> Any:
+    @jax.custom_jvp
+    def scale(x: Any) -> Any:
+        return x * 2
+
+    scale.defjvp(lambda x, t: (x[0] * 2, t[0] * self.y))
+    return scale(self.x)
+
+
+def _itself(self: Any) -> Any:
+    return self, self.x * 2
+
+
+@pytest.mark.parametrize("body", [_log, _callback, _rule, _itself])
+def test_values_of_bodies_that_may_use_everything_come_out(body: Any) -> None:
+    class Entry(flax.struct.PyTreeNode):
+        x: jax.Array
+        y: jax.Array
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            computing("value")
+            return body(self)
+
+    def make(x: jax.Array) -> tuple[Entry, Any]:
+        entry = Entry(x + 1, x)
+        return entry, jax.tree.leaves(entry.value)
+
+    with computations() as counts:
+        made, _ = cachax.jit(make)(jnp.ones(2))
+        assert jax.tree.leaves(made.value)[-1].tolist() == [4.0, 4.0]
+    assert counts == {"value": 1}
+    use = cachax.jit(lambda o: jax.tree.leaves(o.value))
+    for _ in range(2 * ENOUGH):
+        with computations() as counts:
+            entry = Entry(jnp.ones(2), jnp.ones(2))
+            use(entry)
+            assert entry.value is not None
+        assert counts == {"value": 1}

@@ -267,3 +267,56 @@ def test_one_program_for_all_orders(orders: list[str]) -> None:
     for order in 3 * orders:
         assert use(Parts({x: values[x] for x in order})) == (3 if order == "ab" else 5)
     assert len(traces) == 2  # the second one takes the value
+
+
+class Difference(struct.PyTreeNode):
+    """Both values depend on the order."""
+
+    data: dict[str, Any]
+
+    @cachax.cached_property
+    def first(self) -> Any:
+        a, b = self.data.values()
+        return a - b
+
+    @cachax.cached_property
+    def second(self) -> Any:
+        return 2 * self.first
+
+
+def test_values_that_were_equal_for_two_orders_by_chance() -> None:
+    """Whether the order makes a difference doesn't depend on the contents of arrays."""
+    use = cachax.jit(lambda o: o.second)
+
+    def both(a: float, b: float) -> tuple[Difference, Difference]:
+        w, bias = jnp.full(2, a), jnp.full(2, b)
+        return Difference({"w": w, "b": bias}), Difference({"b": bias, "w": w})
+
+    one, other = both(0.0, 0.0)
+    assert one.second[0] == other.second[0] == use(one)[0] == 0
+    one, other = both(5.0, 1.0)
+    use(one)
+    assert use(other)[0] == other.second[0] == -8
+    assert one.second[0] == 8
+
+
+def test_a_value_that_is_known_before_the_dictionary_is_sorted() -> None:
+    """A function that doesn't read it returns the object, and the value follows."""
+
+    class State(struct.PyTreeNode):
+        data: dict[str, Any]
+        step: Any
+
+        @cachax.cached_property
+        def norm(self) -> Any:
+            computing("norm")
+            return jnp.sum(self.data["w"]) + jnp.sum(self.data["b"])
+
+    step = cachax.jit(lambda s: s.replace(step=s.step + 1))
+    state = State({"w": TWO + 0, "b": TWO + 0}, jnp.zeros(()))
+    with computations() as counts:
+        for _ in range(3):
+            assert state.norm == 4
+            state = step(state)
+        assert [*state.data] == ["b", "w"]
+    assert counts == {"norm": 1}

@@ -5,6 +5,7 @@ import weakref
 from dataclasses import dataclass, replace
 from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -386,3 +387,26 @@ def test_the_values_of_values_follow_their_batch(no_leaks: None) -> None:
         close(read(Outer(scale * x, jnp.ones(2))), jnp.sum((2 * scale * x) ** 2, 1))
     grads = jax.grad(lambda x: jnp.sum(read(Outer(x, jnp.ones(2)))))(x)
     close(grads, 8 * x)
+
+
+class Shared(flax.struct.PyTreeNode):
+    scale: Any
+
+    @cachax.cached_property
+    def norm(self) -> Any:
+        return jnp.sum(self.scale)
+
+
+class WithShared(flax.struct.PyTreeNode):
+    x: Any
+    y: Any
+
+    @cachax.cached_property
+    def shared(self) -> Shared:
+        return Shared(2 * self.y)
+
+
+def test_a_value_that_is_an_object_and_the_same_for_all_examples() -> None:
+    obj = WithShared(jnp.ones((4, 3)), jnp.ones(2))
+    mapped = cachax.vmap(lambda o: o.x * o.shared.norm, in_axes=(WithShared(0, None),))
+    assert mapped(obj).tolist() == cachax.jit(mapped)(obj).tolist() == [[4.0] * 3] * 4

@@ -188,6 +188,9 @@ class Computed(Key):
             return None
         if not (memo.is_unchanged(obj) or is_unchanged(obj, inputs)):
             return None  # others would lack what the body has set
+        if not (inputs.is_sorted or self.is_order_seen(obj, inputs, uses)):
+            inputs = self._in_order(inputs)
+            self.learned.put(inputs, uses)
         return self.note(inputs, uses, value)
 
     def _traces_used(self, obj: Any, inputs: Inputs, traces: set[Any]) -> set[Any]:
@@ -282,8 +285,11 @@ class Computed(Key):
         """The record for an object with these inputs. What the body has read is the
         same as for the object that it was computed for, so it would read the same
         again."""
-        if self.learned.get(inputs) is None:  # unless it was computed in a program
+        known = self.learned.get(inputs)
+        if known is None or known.is_varying:  # unless it was computed in a program
             index.make_records(inputs.arrays)
+        if inputs.orders:
+            inputs = self._in_order(inputs)
         for kind in self.learned.kinds(inputs):
             positions, *_ = kind
             if not inputs.writable.isdisjoint(positions):
@@ -299,21 +305,22 @@ class Computed(Key):
                     return record
         return None
 
-    def sorted_record(self, obj: Any, inputs: Inputs) -> index.Record | None:
-        """The record that holds for `obj` inside a function too, where JAX has sorted
-        its dictionaries; None if their order makes a difference."""
-        record = self.record(inputs)
-        if record is None or not record.uses.is_ordered or inputs.is_sorted:
-            return record
-        uses = record.uses
-        for key, is_of_same in uses.reads:
-            if is_of_same:  # to be known for sorted dictionaries as well
-                key.sorted_record(obj, inputs)
-        if uses.is_host or self._once(is_order_seen, obj, inputs, record.statics):
-            return None
-        inside = replace(inputs, orders=(None,) * len(inputs.orders))
-        self.learned.put(inside, uses)
-        return self.record(inside) or self.note(inside, uses, self.read(obj))
+    def is_order_seen(self, obj: Any, inputs: Inputs, uses: Uses) -> bool:
+        """Whether the value is a different one if the keys of dictionaries are sorted,
+        as JAX sorts them for a function."""
+        if not uses.is_ordered or inputs.is_sorted:
+            return False
+        return uses.is_host or self._once(is_order_seen, obj, inputs, inputs.exactly)
+
+    def _in_order(self, inputs: Inputs) -> Inputs:
+        """The same with sorted dictionaries, if that is known to make no difference."""
+        if inputs.is_sorted:
+            return inputs
+        place = (is_order_seen, inputs.exactly, settings())
+        is_seen = self._found_out.get(place, True)
+        return (
+            inputs if is_seen else replace(inputs, orders=(None,) * len(inputs.orders))
+        )
 
     def _found(self, obj: Any, record: index.Record, inputs: Inputs) -> Any:
         """A value that is known for the arrays of `obj`."""
@@ -327,7 +334,7 @@ class Computed(Key):
         template = template_of(value, arrays)
         if template is None or any(map(has_supplied, walk(value))):
             return None
-        self.learned.put_kind(inputs, uses)
+        self.learned.put_kind(inputs.statics, uses)
         return index.put(self, arrays, uses.statics(inputs), template, inputs.holders)
 
     def forget(self, obj: Any) -> None:

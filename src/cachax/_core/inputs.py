@@ -513,7 +513,7 @@ class Copy:
         keep_keys: bool = True,
         notes_reads: bool = False,
         is_written: bool = True,
-        static: Container[int] = (),
+        static: Container[int] | None = None,
     ) -> None:
         """With `order`, the keys of dictionaries are in a different order. With
         `instead`, one of the static parts, by number, is replaced. With `notes_reads`,
@@ -558,11 +558,13 @@ class Copy:
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
             held.positions.add(self._place)
-            self._note_atom(thing)
+            if self._static is not None:
+                self._note_atom(thing)
             self._place += 1
             return next(self._arrays), held
         if is_whole(thing):
-            self._note_atom(thing)
+            if self._static is not None:
+                self._note_atom(thing)
             self.statics += type(thing).__module__ != _NNX_NOTES
             if self._instead is not None and self._instead[0] == self.statics - 1:
                 return self._instead[1], held
@@ -581,7 +583,7 @@ class Copy:
             parts.append(copy)
             inside.append(its)
         self._around.discard(id(thing))
-        if id(thing) in self._static:
+        if self._static is not None and id(thing) in self._static:
             self.in_structure[0].update(range(place, self._place))
             self.in_structure[1].update(range(static, self.statics))
         new = thing

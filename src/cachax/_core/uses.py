@@ -170,12 +170,12 @@ class Learned:
         those to which the order of dictionaries doesn't matter."""
         return sorted([*self._kinds.get(inputs.statics, ())], key=_is_ordered)
 
-    def put_kind(self, inputs: Inputs, uses: Uses) -> None:
+    def put_kind(self, statics: Any, uses: Uses) -> None:
         self.keys_read |= {key: None for key, _ in uses.reads}
-        self._kinds.setdefault(inputs.statics, Recent())[uses.kind] = None
+        self._kinds.setdefault(statics, Recent())[uses.kind] = None
 
     def put(self, inputs: Inputs, uses: Uses) -> None:
-        self.put_kind(inputs, uses)
+        self.put_kind(inputs.statics, uses)
         kind = uses.kind
         place = (inputs.statics, inputs.writable, settings())
         if uses.is_varying:
@@ -258,6 +258,8 @@ class _Run(NamedTuple):
     structure: Any
     uses: Uses | None
     """None if identity can't say."""
+    values: list[Any]
+    """What tells the cached values that it read from others."""
 
 
 def _follow(
@@ -305,7 +307,8 @@ def _follow(
         uses = _uses(inputs, used, read, is_ordered, is_host, reads)
         uses = uses._replace(is_varying=is_host)
     found = [trace.value(copy.original(x)) for x in leaves]
-    return _Run(found, [*map(trace.own, leaves)], structure, uses)
+    are_results = [*map(trace.own, leaves)]
+    return _Run(found, are_results, structure, uses, reading.values)
 
 
 def _copy(obj: Any, arrays: list[Any]) -> Copy:
@@ -443,6 +446,8 @@ class Traced:
     statics: list[Any]
     """The leaves of the value that are not results of the operations, else None."""
     uses: Uses | None
+    values: list[Any]
+    """What tells the cached values that it read from others."""
 
     def run(self, arrays: Sequence[Any]) -> Any:
         """On these arrays. Those that it doesn't use may be anything."""
@@ -456,6 +461,7 @@ class Traced:
         """Whether both are the same function of the arrays."""
         return bool(
             self.uses == other.uses
+            and self.values == other.values
             and self.structure == other.structure
             and str(self.structure) == str(other.structure)
             and self._text() == other._text()
@@ -500,7 +506,7 @@ def _trace(
             raise _NotAFunctionError
         leaves = zip(run.leaves, run.are_results, strict=True)
         statics = [None if is_result else (x,) for x, is_result in leaves]
-        found = (run.structure, statics, run.uses)  # no tracer goes out of the trace
+        found = (run.structure, statics, run.uses, run.values)  # without tracers
         return [*compress(run.leaves, run.are_results)]
 
     try:
@@ -572,6 +578,7 @@ class Reading:
         self._obj = obj
         self._trace: Any = trace
         self.reads: dict[Any, None] = {}
+        self.values: list[Any] = []
         self.not_followed: set[int] = set()
         """Those that count as used, because a value of the host, or one with hidden
         arrays, depends on them."""
@@ -607,6 +614,7 @@ class Reading:
         """What a body sees of a value that was computed for the original object."""
         is_same = original is self._obj
         self.reads[key, is_same] = None
+        self.values += (key, *map(identity_of, flatten(value)[0]))
         inputs = inputs_of(obj)
         if uses is None or inputs is None:
             self.is_shareable = False

@@ -233,10 +233,12 @@ class Demand:
         inputs = inputs_of(owner)
         if inputs is None or not mapped.fits(inputs):
             return None
-        record = key.sorted_record(owner, inputs)
+        record = key.record(inputs)
         if record is None or record.statics.supplied or supplied_for(owner):
             return None
         uses: Uses = record.uses
+        if key.is_order_seen(owner, inputs, uses):
+            return None
         places: Any = mapped.places
         positions = tuple([places[i] for i in uses.positions])
         numbers = [places[i] for i, _ in record.statics.bits]

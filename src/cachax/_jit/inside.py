@@ -62,8 +62,8 @@ def new_in_call(entry: Any, call: Call) -> New | None:
         slot, key = need.ask
         owner, span = objects[slot], entry.spans[slot]
         if need.is_ordered:
-            inputs = inputs_of(owner)
-            if inputs is None or not inputs.is_sorted:  # as it is inside
+            inputs, uses = inputs_of(owner), need.value.statics.uses
+            if inputs is None or key.is_order_seen(owner, inputs, uses):
                 return None
         if key.is_known(owner):
             new.known[need.ask] = None

@@ -84,6 +84,7 @@ class Brought:
             inputs = _with_numbers(self.inputs, numbers)
             self.key.learned.put(inputs, uses)
             statics = statics._replace(bits=uses.statics(inputs).bits)
+        self.key.learned.put_kind(statics.statics, uses)
         template = self.packed.template(arrays, self.is_shared)
         contents = contents if uses.positions else ()
         record = index.Record(self.key, contents, statics, template)

@@ -174,7 +174,7 @@ def _provider(owner: Any, axes: Axes, number: Any, options: dict[str, Any]) -> P
             return NOT_PROVIDED
         one = stacked.of_one(number)
         layout = layout_of((one,))
-        if layout is not None:
+        if layout is not None and any(axis is not None for axis in stacked.axes):
             batch = _Batch((stacked.value,), stacked.axes, layout)
             batch.provide((one,), number, options)
         return one
