@@ -198,10 +198,12 @@ def _is_on_one_device(array: Any) -> bool:
 
 
 def is_placed_like(array: Any, other: Any) -> bool:
-    """Whether both are in the same place, and may be moved or not."""
-    return bool(
-        array._committed == other._committed and array.sharding == other.sharding
-    )
+    """Whether both are on the same devices, and may be moved or not. (How they are
+    spread over these may be different: of a sum, say.)"""
+    if array._committed != other._committed:
+        return False
+    one, two = array.sharding, other.sharding
+    return one is two or bool(one.device_set == two.device_set)
 
 
 def has_several_devices() -> bool:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from . import random_program as random_program  # it is one of the scenarios
 from .run import Ended, all_well, run
 from .scenarios import SCENARIOS
 

@@ -333,7 +333,7 @@ class Reader:
             return [f"*orders_in({code})"]
 
     def _orders(self, code: str, thing: Any) -> Iterator[str]:
-        if is_array(thing) or is_whole(thing) or is_opaque(type(thing)):
+        if not any(type(x) is dict and len(x) > 1 for x in walk_fields(thing)):
             return
         if type(thing) is dict and len(thing) > 1:
             has_names = all(type(key) is str for key in thing)  # 1 and True are equal

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 import jax
 from jax.tree_util import tree_flatten
 
-from .._compat import CONCRETE, Tracer, has_several_devices, trace_context
+from .._compat import (
+    CONCRETE,
+    Tracer,
+    has_several_devices,
+    is_placed_like,
+    trace_context,
+)
 from .._core import index
 from .._core.computed import Computed, Table, table_of
 from .._core.fields import attributes, walk
@@ -226,11 +232,7 @@ def _in_place(values: list[Any], used: Sequence[Any], entry: Any) -> bool:
     are. (Where a program computes, and whether its results may be moved, depends on all
     of its arguments.)"""
     if used:
-        committed, sharding = used[0]._committed, used[0].sharding
-        others = (*used, *values)
-        is_same = all(
-            x._committed == committed and x.sharding == sharding for x in others
-        )
+        is_same = all(is_placed_like(x, used[0]) for x in (*used, *values))
     else:
         is_same = not any(x._committed for x in values)
     if not is_same and entry is not None:
