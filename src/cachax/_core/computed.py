@@ -146,10 +146,11 @@ class Computed(Key):
         reading = reading_of(obj)
         if reading is not None:
             context, original = reading
-            if context.only_known and self.peek(original, MISSING) is MISSING:
+            known = self.peek(original, MISSING) if context.only_known else MISSING
+            if context.only_known and known is MISSING:
                 raise NotKnownError
             try:
-                value = self._read_original(original)
+                value = self._read_original(original, known)
             except Exception:
                 context.note_failure()
                 raise
@@ -228,10 +229,10 @@ class Computed(Key):
             self.note(inputs, uses, value)
         return value
 
-    def _read_original(self, original: Any) -> tuple[Any, Any, Uses | None]:
+    def _read_original(self, original: Any, known: Any) -> tuple[Any, Any, Uses | None]:
         """For the copy of an object that a body is traced with."""
         inputs = inputs_of(original)
-        value = self.read(original)
+        value = self.read(original) if known is MISSING else known
         if inputs is None:
             return value, original, None
         if self.is_supplied(original):

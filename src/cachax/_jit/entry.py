@@ -52,10 +52,9 @@ class Entry:
         self.earlier: tuple[Plan, ...] = ()
         """Plans of other calls, which are not read like those of this one: a number and
         an array in turn, or objects with a value from `preset` and without."""
-        self.inside_plan = Plan()
-        """The same for calls that compute values inside."""
-        self.is_new: Read | None = None
-        """Whether a call is like these, if there are some."""
+        self.inside: tuple[Plan, ...] = ()
+        """The same for calls that compute values inside: one for each choice of what is
+        new, the last one first."""
         self.find = self.plan.find
         self.by_signature = False
         """Whether calls with the same arrays take different programs."""
@@ -146,12 +145,16 @@ class Entry:
         codes.pop(plan.key_code, None)
         self.earlier = tuple([*codes.values()][-_EARLIER:])
         self.mistaken = False
+        if plan.key_code != before.key_code or plan.asks != before.asks:
+            self.inside = self.inside[:1]
         self._set_find(call)
         return plan
 
     def plan_inside(self, answers: Answers, program: Any, new: New, call: Call) -> Plan:
         """For calls in which something is new, whose values the program computes."""
-        plan = plan_for(self, call, answers, program, self.inside_plan, new)
+        same = (plan for plan in self.inside if plan.program is program)
+        before = next(same, None) or Plan()
+        plan = plan_for(self, call, answers, program, before, new)
         reader = self.reader(call.tree)
         arrays = [reader.array(i, call.leaves) for i in plan.new_leaves]
         plan.launcher = self._in_one_thread(plan, reader.function(arrays))
@@ -159,7 +162,8 @@ class Entry:
 
     def note_inside(self, plan: Plan, values: Any, call: Call) -> None:
         """A call was as this plan says. Others take what is planned otherwise."""
-        self.inside_plan = plan
+        others = [x for x in self.inside if not x.is_like(plan)]
+        self.inside = (plan, *others[: _INSIDE - 1])
         self._set_find(call)
         plan.keep(call.args, call.kwargs, values)
 
@@ -173,12 +177,12 @@ class Entry:
     def look_up(self, args: Any, kwargs: Any) -> Ready | None:
         """What a call takes that is unlike the last one; None if one of its values is
         not known."""
-        if self.is_new is not None:
+        for plan in self.inside:
             try:
-                if self.is_new(args, kwargs):
-                    return self.inside_plan.look_up(args, kwargs)
+                if plan.is_new(args, kwargs) and (ready := plan.look_up(args, kwargs)):
+                    return ready
             except Exception:  # an array isn't where it was
-                return None
+                pass
         return (self.planned if self.earlier else self.plan.look_up)(args, kwargs)
 
     def planned(self, args: Any, kwargs: Any) -> Ready | None:
@@ -193,22 +197,23 @@ class Entry:
 
     def _set_find(self, call: Call) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
-        plan, inside = self.plan, self.inside_plan
-        self.find, self.is_new = plan.find, None
-        if (inside.new_leaves or inside.numbered) and not plan.by_object:
-            # (An object that has its own value is not new.)
+        plan = self.plan
+        self.find = plan.find
+        if plan.by_object:  # an object that has its own value is not new
+            self.inside = ()
+        for inside in self.inside[:1]:
             numbered = {need.ask: need for need in inside.numbered}
             is_new = is_new_code(self, plan, inside.new_leaves, call, numbered)
             code = f"inside[{inside.key_code}] if {is_new} else ready[{plan.key_code}]"
             reader = self.reader(call.tree)
-            self.is_new = reader.function(is_new)
+            inside.is_new = reader.function(is_new)
             if not numbered:  # else most calls are not
                 self.find = reader.function(code, inside=inside.ready, ready=plan.ready)
 
     def compute_outside(self) -> None:
         """From now on, no program computes values itself."""
-        self.may_compute_inside, self.inside_plan = False, Plan()
-        self.find, self.is_new = self.plan.find, None
+        self.may_compute_inside, self.inside = False, ()
+        self.find = self.plan.find
 
     def _in_one_thread(self, plan: Plan, arrays: Read) -> Any:
         """Launches a program for what is new: of threads that call it with the same
@@ -249,6 +254,8 @@ class Entry:
 
 _EARLIER = 3
 """How many plans of other calls are kept."""
+_INSIDE = 32
+"""How many choices of what is new."""
 
 
 class _Taken(NamedTuple):

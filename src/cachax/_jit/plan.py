@@ -195,12 +195,23 @@ class Plan:
         self.is_as_then: Read = nothing
         """Whether all but the arrays is as it was when this was learned, and the user
         stored no value on an object. No, if no values can be looked up."""
+        self.is_new: Read = nothing
+        """Whether a call is one for which this plan is, if something has to be new."""
         self.launcher: Any = None
         """Instead of the program: a function of the arguments, given values, and what
         knows what comes out."""
         self._seen: dict[Any, bool] = Recent(10_000)
         """Keys of calls that are not in `ready` yet: as many as the objects of a data
         set that a program goes through again and again."""
+
+    @property
+    def asks(self) -> list[Ask]:
+        return [need.ask for need in self.needs]
+
+    def is_like(self, other: "Plan") -> bool:
+        """Whether it is for calls in which the same is new."""
+        is_same = self.program is other.program
+        return is_same and self.new_leaves == other.new_leaves
 
     def is_for(self, answers: Answers) -> bool:
         """Whether it finds the values of its program in the same way as these."""

@@ -232,7 +232,13 @@ def _in_place(values: list[Any], used: Sequence[Any], entry: Any) -> bool:
     are. (Where a program computes, and whether its results may be moved, depends on all
     of its arguments.)"""
     if used:
-        is_same = all(is_placed_like(x, used[0]) for x in (*used, *values))
+        first, others = used[0], (*used, *values)
+        sharding = first.sharding
+        is_same = all(  # most are equal: that is fast
+            (x.sharding == sharding and x._committed == first._committed)
+            or is_placed_like(x, first)
+            for x in others
+        )
     else:
         is_same = not any(x._committed for x in values)
     if not is_same and entry is not None:
