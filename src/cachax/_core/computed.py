@@ -253,7 +253,7 @@ class Computed(Key):
 
     def leaves_traced(self, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
         """Which leaves of the value depend on Python numbers that `jit` traces."""
-        return self._once(leaves_traced, obj, inputs, inputs.exactly)
+        return self.once(leaves_traced, obj, inputs, inputs.exactly)
 
     def computes_alike(self, obj: Any) -> bool:
         """Whether the body does the same for `obj` inside a program."""
@@ -261,9 +261,9 @@ class Computed(Key):
         if inputs is None:
             return False
         kind = inputs.exactly._replace(bits=())
-        return self._once(computes_alike, obj, inputs, kind)
+        return self.once(computes_alike, obj, inputs, kind)
 
-    def _once(self, find: Callable[..., T], obj: Any, inputs: Inputs, kind: Given) -> T:
+    def once(self, find: Callable[..., T], obj: Any, inputs: Inputs, kind: Given) -> T:
         """What `find` says about the body, for all objects of one kind."""
         place = (find, kind, settings())
         found: T | None = self._found_out.get(place)
@@ -311,7 +311,7 @@ class Computed(Key):
         as JAX sorts them for a function."""
         if not uses.is_ordered or inputs.is_sorted:
             return False
-        return uses.is_host or self._once(is_order_seen, obj, inputs, inputs.exactly)
+        return uses.is_host or self.once(is_order_seen, obj, inputs, inputs.exactly)
 
     def _in_order(self, inputs: Inputs) -> Inputs:
         """The same with sorted dictionaries, if that is known to make no difference."""

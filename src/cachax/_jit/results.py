@@ -204,8 +204,10 @@ class About(int):
         owners = [entry.objects(tree)[x.slot] for x in self.returned]
         keys = (key for owner in owners for key in keys_of(type(owner)).values())
         if any(key.was_supplied for key in keys):
-            names["objects"] = self.returned
-            steps.append("pass_on(objects, entry, args, kwargs, out)")
+            names |= {"objects": self.returned, "supplied_for": supplied_for}
+            slots = [given.object(x.slot) for x in self.returned]
+            has_some = " or ".join(f"supplied_for({slot})" for slot in slots)
+            steps.append(f"({has_some}) and pass_on(objects, entry, args, kwargs, out)")
         self._keep = given.function(steps, "out", "arrays", "entry", **names)
 
     def take(self, result: Any, entry: Any, args: Any, kwargs: Any) -> Any:

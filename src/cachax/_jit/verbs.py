@@ -15,7 +15,7 @@ from .._core import index
 from .._core.computed import MISSING
 from .._core.dependence import Dependence
 from .._core.fields import walk
-from .._core.inputs import CannotRebuildError, Copy
+from .._core.inputs import CannotRebuildError, Copy, Inputs
 from .._core.levels import level_of, traces_in
 from .._core.memo import (
     Key,
@@ -238,27 +238,35 @@ def _check_shapes(obj: object, key: Any, given: Any) -> None:
     inputs = inputs_of(obj)
     if inputs is None:
         return
+    wanted, structure = key.once(_shapes, obj, inputs, inputs.exactly)
+    try:
+        leaves, its_structure = jax.tree.flatten(given)
+    except Exception:  # it is no tree
+        return
+    if structure is None or not is_same_tree(structure, its_structure):
+        return  # a different kind of value: the user's choice
+    for (path, expected), leaf in zip(wanted, leaves, strict=True):
+        if hasattr(leaf, "shape") and leaf.shape != expected.shape:
+            where = f"{key.of(obj)}{jax.tree_util.keystr(path)}"
+            raise PresetError(where, expected.shape, leaf.shape)
+
+
+def _shapes(body: Any, obj: Any, inputs: Inputs) -> tuple[Any, Any]:
+    """The shapes in the value of a body, and its structure; None if JAX can't tell."""
 
     def shapes(given: dict[int, Any]) -> Any:
         trace = Dependence()
         traced = {i: trace.tracer(x, ()) for i, x in given.items()}
         arrays = [traced.get(i, x) for i, x in enumerate(inputs.arrays)]
         with at_trace(trace):  # it keeps what a body may store out of the trace
-            value = key.body(Copy(obj, arrays).obj)
+            value = body(Copy(obj, arrays).obj)
         return jax.tree.map(lambda x: jnp.zeros(np.shape(x)), value)
 
     arrays = {i: x for i, x in enumerate(inputs.arrays) if isinstance(x, jax.Array)}
     try:
-        wanted, structure = tree_flatten_with_path(jax.eval_shape(shapes, arrays))
-        leaves, its_structure = jax.tree.flatten(given)
+        return tree_flatten_with_path(jax.eval_shape(shapes, arrays))
     except Exception:  # it needs concrete values, or an object that can't be copied
-        return
-    if not is_same_tree(structure, its_structure):
-        return  # a different kind of value: the user's choice
-    for (path, expected), leaf in zip(wanted, leaves, strict=True):
-        if hasattr(leaf, "shape") and leaf.shape != expected.shape:
-            where = f"{key.of(obj)}{jax.tree_util.keystr(path)}"
-            raise PresetError(where, expected.shape, leaf.shape)
+        return (), None
 
 
 def _copied(obj: T) -> T:
