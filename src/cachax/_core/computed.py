@@ -289,8 +289,7 @@ class Computed(Key):
         known = self.learned.get(inputs)
         if known is None or known.is_varying:  # unless it was computed in a program
             index.make_records(inputs.arrays)
-        if inputs.orders:
-            inputs = self._in_order(inputs)
+        in_order = self._in_order(inputs) if inputs.orders else inputs
         for kind in self.learned.kinds(inputs):
             positions, *_ = kind
             if not inputs.writable.isdisjoint(positions):
@@ -302,7 +301,14 @@ class Computed(Key):
                 records = index.held_by(inputs.arrays, self)
             for record in records:
                 uses = record.uses
-                if uses.kind == kind and record.statics == uses.statics(inputs):
+                if uses.kind == kind and (
+                    record.statics == uses.statics(in_order)
+                    # Or it is from before it was known that the order isn't seen.
+                    or (
+                        in_order is not inputs
+                        and record.statics == uses.statics(inputs)
+                    )
+                ):
                     return record
         return None
 

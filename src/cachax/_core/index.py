@@ -36,7 +36,7 @@ _FOR_ONE_METHOD = 64
 _OF_NO_ARRAY = 64
 """The same for values that used no array, for each of the arrays of their objects."""
 
-_MANY_LATER = 64
+_MANY_LATER = 12
 """Records that are not made yet, of one array."""
 
 _serials = itertools.count()

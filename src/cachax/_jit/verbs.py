@@ -241,7 +241,7 @@ def _check_shapes(obj: object, key: Any, given: Any) -> None:
     wanted, structure = key.once(_shapes, obj, inputs, inputs.exactly)
     try:
         leaves, its_structure = jax.tree.flatten(given)
-    except Exception:  # it is no tree
+    except Exception:  # it can't be flattened
         return
     if structure is None or not is_same_tree(structure, its_structure):
         return  # a different kind of value: the user's choice

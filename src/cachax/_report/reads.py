@@ -66,10 +66,10 @@ class Reads:
     def _read_original(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A body that is followed reads a value of the copy that it has."""
 
-        def read(key: Computed, obj: Any) -> Any:
-            if isinstance(key, cached_property):
+        def read(key: Computed, obj: Any, known: Any) -> Any:
+            if known is MISSING and isinstance(key, cached_property):
                 self._note_hit(key, obj)
-            return original(key, obj)
+            return original(key, obj, known)
 
         return read
 
