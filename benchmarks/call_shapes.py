@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import chex
 import equinox as eqx
+import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -1072,6 +1073,110 @@ def _() -> tuple[Call, Call]:
         return by_hand([bare[i] for i in sample], [totals[i] for i in sample])
 
     return lambda: ours([cached[i] for i in next(mine)]), call_by_hand
+
+
+def train_state(prop: Any, jit: Any, value: Callable[[Any], Any]) -> Call:
+    """As `TrainState.create` makes it: a Python number and a bound method in it."""
+
+    class Trained(TrainState):
+        data: Any = None
+        total = prop(value)
+
+    model = nn.Dense(3)
+    state = Trained.create(
+        apply_fn=model.apply,
+        params=model.init(jax.random.key(0), ONES),
+        tx=optax.sgd(1e-3),
+        data=ONES,
+    )
+
+    def step(s: Any) -> Any:
+        return s.apply_gradients(grads=jax.tree.map(lambda x: x * s.total, s.params))
+
+    return loop(jit(step), state)
+
+
+@shape("flax TrainState with a value of its parameters, new in every step", NEW)
+def _() -> tuple[Call, Call]:
+    def value(s: Any) -> Any:
+        return 1e-6 * optax.global_norm(s.params)
+
+    ours = train_state(cachax.cached_property, cachax.jit, value)
+    return ours, train_state(property, jax.jit, value)
+
+
+@shape("a linen module in a static field, a new array in every call", NEW)
+def _() -> tuple[Call, Call]:
+    def calls(jit: Any, prop: Any) -> Call:
+        class Fitted(State):
+            model: Any = flax.struct.field(pytree_node=False, default=nn.Dense(3))
+            total = prop(lambda self: jnp.sum(self.data))
+
+        arrays = itertools.cycle([ONES + i for i in range(5_000)])
+        use = jit(lambda o: o.params * o.total)
+        return lambda: use(Fitted(next(arrays), ONES))
+
+    return calls(cachax.jit, cachax.cached_property), calls(jax.jit, property)
+
+
+@shape("nnx module whose parameter is new in every step", NEW)
+def _() -> tuple[Call, Call]:
+    def steps(jit: Any, prop: Any) -> Call:
+        class Fitted(nnx.Module):
+            def __init__(self) -> None:
+                self.x, self.y = nnx.Param(ONES), nnx.Param(ONES)
+
+            total = prop(lambda self: jnp.sum(self.x[...]))
+
+        def step(module: Any) -> Any:
+            module.x[...] = module.x[...] - 1e-6 * module.total
+            return module
+
+        return loop(jit(step), Fitted())
+
+    return steps(cachax.jit, cachax.cached_property), steps(jax.jit, property)
+
+
+@shape("a Python number that is new in every call, beside a known array", NEW)
+def _() -> tuple[Call, Call]:
+    def calls(jit: Any, prop: Any) -> Call:
+        class Scaled(Numbers):
+            total = prop(lambda self: jnp.sum(self.scale * self.x))
+
+        numbers = itertools.count()
+        use = jit(lambda o: o.x * o.total)
+        return lambda: use(Scaled(ONES, 0.5 + next(numbers)))
+
+    return calls(cachax.jit, cachax.cached_property), calls(jax.jit, property)
+
+
+@shape("a number and an array in one field, in turn")
+def _() -> tuple[Call, Call]:
+    scales = (2.0, jnp.float32(3.0))
+    cached = [CachedNumbers(ONES, scale) for scale in scales]
+    pairs = [(Numbers(ONES, each.scale), each.total) for each in cached]
+    mine, theirs = itertools.cycle(cached), itertools.cycle(pairs)
+    ours, by_hand = cachax.jit(lambda o: o.x * o.total), jax.jit(lambda o, t: o.x * t)
+    return lambda: ours(next(mine)), lambda: by_hand(*next(theirs))
+
+
+@shape("two states, one of them new in turn", NEW)
+def _() -> tuple[Call, Call]:
+    def turns(jit: Any, cls: Any) -> Call:
+        update = jit(lambda a, b: a.replace(x=a.x - 1e-6 * a.total * b.total))
+        one, other = cls(ONES, ONES), cls(ONES, ONES)
+
+        def call() -> Any:
+            nonlocal one, other
+            one = update(one, other)
+            one = update(one, other)
+            other = update(other, one)
+            return one
+
+        return call
+
+    inline, summed = inline_and_cached()
+    return turns(cachax.jit, summed), turns(jax.jit, inline)
 
 
 def cases(quick: bool) -> Iterator[Case]:
