@@ -1084,3 +1084,61 @@ def test_a_key_that_looks_like_code() -> None:
     for i in range(12):
         parts = {key: Sum(jnp.full(2, float(i))) for key in keys}
         assert use(parts) == use(parts) == 6 * i
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(slots=True, weakref_slot=True)
+class Slotted:
+    x: Any
+    scale: float = 1.0
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, leaves: Any) -> Any:
+        return cls(*leaves)
+
+    @cachax.cached_property
+    def v(self) -> Any:
+        return jnp.sum(self.x) * self.scale
+
+
+@jax.tree_util.register_pytree_node_class
+class Dropping(Partial):
+    """The same with a string, and in the `__dict__`."""
+
+    @cachax.cached_property
+    def v(self) -> Any:
+        return jnp.sum(self.x) * (self.scale if self.scale != "twice" else 2)
+
+
+@pytest.mark.parametrize("cls", [Slotted, Partial, Dropping])
+def test_fields_that_are_not_in_the_tree_are_compared(cls: Any) -> None:
+    """Of objects with the same array, and of one object that is changed."""
+    use, x = cachax.jit(lambda p: p.v + 0), jnp.ones(3)
+    last = "twice" if cls is Dropping else 2.0
+    for _ in range(3):
+        for scale, expected in ((1.0, 3), (last, 6), (5.0, 15)):
+            obj = cls(x, scale)
+            assert use(obj) == use(obj) == obj.v == expected
+    object.__setattr__(obj, "scale", 7.0)
+    assert use(obj) == obj.v == 21
+
+
+def test_a_static_number_read_with_a_different_configuration() -> None:
+    class Static(flax.struct.PyTreeNode):
+        x: Any
+        n: int = flax.struct.field(pytree_node=False)
+
+        @cachax.cached_property
+        def v(self) -> Any:
+            return (self.x @ self.x) * self.n
+
+    @cachax.jit
+    def use(obj: Static) -> Any:
+        with jax.default_matmul_precision("highest"):
+            return obj.v + 0
+
+    obj = Static(jnp.ones(3), 2)
+    assert use(obj) == use(obj) == 6

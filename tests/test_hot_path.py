@@ -505,15 +505,6 @@ def test_objects_that_are_found_by_arrays_and_by_numbers_in_turn(kind: str) -> N
     assert counted(lambda: (fun(next(in_turn)), fun(next(in_turn))))["functions"] <= 30
 
 
-def test_a_number_that_is_new_in_every_call() -> None:
-    """Beside an array that is not: the program computes the value."""
-    fun, numbers = cachax.jit(lambda o: o.x * o.total), itertools.count()
-    for _ in range(24):
-        fun(Scaled(ONES, 0.5 + next(numbers)))
-    counts = counted(lambda: fun(Scaled(ONES, 0.5 + next(numbers))))
-    assert counts["functions"] <= 150
-
-
 class Config:
     """It can be changed."""
 

@@ -204,30 +204,25 @@ class Memo(weakref.ref[Any]):
         return self._snapshot.is_complete and memo_of(obj) is self
 
     @contextmanager
-    def one_thread(self, key: Key, waits: bool = True) -> Iterator[bool]:
-        """One thread at a time computes the value of `key`; the others wait, or get
-        False.
+    def one_thread(self, key: Key) -> Iterator[None]:
+        """One thread at a time computes the value of `key`; the others wait.
 
         A lock for each value and not for each object: two values of two objects may
         need each other's crosswise without being circular.
         """
-        lock = self._locks.setdefault(key, threading.RLock())
-        if not lock.acquire(blocking=waits):
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            lock.release()
-        if waits:
-            self._locks.pop(key, None)
+        with self._locks.setdefault(key, threading.RLock()):
+            yield
+        self._locks.pop(key, None)
 
     def is_busy(self, key: Key) -> bool:
         """Whether another thread is computing the value of `key`."""
-        if key not in self._locks:
+        lock = self._locks.get(key)
+        if lock is None:
             return False
-        with self.one_thread(key, waits=False) as is_alone:
-            return not is_alone
+        is_free = lock.acquire(blocking=False)
+        if is_free:
+            lock.release()
+        return not is_free
 
     def get(self, key: Key, default: Any) -> Any:
         """The value kept under `key`, or `default`."""

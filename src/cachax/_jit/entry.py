@@ -2,7 +2,6 @@
 
 import threading
 import weakref
-from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +14,6 @@ from .._core.memo import (
     contents_of_object,
     has_preset,
     may_have_values,
-    memo_of,
     supplied_for,
 )
 from .._core.recent import Recent
@@ -157,7 +155,7 @@ class Entry:
         plan = plan_for(self, call, answers, program, before, new)
         reader = self.reader(call.tree)
         arrays = [reader.array(i, call.leaves) for i in plan.new_leaves]
-        plan.launcher = self._in_one_thread(plan, reader.function(arrays))
+        plan.launcher = self._in_one_thread(program, reader.function(arrays))
         return plan
 
     def note_inside(self, plan: Plan, values: Any, call: Call) -> None:
@@ -202,50 +200,32 @@ class Entry:
         if plan.by_object:  # an object that has its own value is not new
             self.inside = ()
         for inside in self.inside[:1]:
-            numbered = {need.ask: need for need in inside.numbered}
-            is_new = is_new_code(self, plan, inside.new_leaves, call, numbered)
+            is_new = is_new_code(self, plan, inside.new_leaves, call)
             code = f"inside[{inside.key_code}] if {is_new} else ready[{plan.key_code}]"
             reader = self.reader(call.tree)
             inside.is_new = reader.function(is_new)
-            if not numbered:  # else most calls are not
-                self.find = reader.function(code, inside=inside.ready, ready=plan.ready)
+            self.find = reader.function(code, inside=inside.ready, ready=plan.ready)
 
     def compute_outside(self) -> None:
         """From now on, no program computes values itself."""
         self.may_compute_inside, self.inside = False, ()
         self.find = self.plan.find
 
-    def _in_one_thread(self, plan: Plan, arrays: Read) -> Any:
-        """Launches a program for what is new: of threads that call it with the same
-        arrays or objects, the first computes the value."""
+    def _in_one_thread(self, program: Any, arrays: Read) -> Any:
+        """Launches a program for new arrays: of threads that call it with the same
+        ones, the first computes the value."""
         weakly = weakref.ref(self)  # which has what is ready
-        program, numbered = plan.program, plan.numbered
 
         def launcher(values: Any) -> tuple[Any, Any]:
             launch = program.bound(values)
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                if threading.active_count() > 1:
-                    return call_alone(args, kwargs)
-                out = program.take(launch(*args, **kwargs), weakly(), args, kwargs)
-                for need in numbered:
-                    need.keep(args, kwargs)
-                return out
-
-            def call_alone(args: Any, kwargs: Any) -> Any:
-                with ExitStack() as stack:
-                    inside = index.computing_inside(arrays(args, kwargs))
-                    is_new = stack.enter_context(inside)
-                    for need in numbered:
-                        memo = memo_of(need.owner(args, kwargs))
-                        alone = memo.one_thread(need.key, waits=False)
-                        is_new = stack.enter_context(alone) and is_new
-                    if not is_new or any(x.is_known(args, kwargs) for x in numbered):
+                if threading.active_count() == 1:
+                    return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
+                with index.computing_inside(arrays(args, kwargs)) as is_new:
+                    if not is_new:
                         raise NoLongerNew
-                    out = program.take(launch(*args, **kwargs), weakly(), args, kwargs)
-                    for need in numbered:
-                        need.keep(args, kwargs)
-                    return out
+                    return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
 
             return call, _Taken(program.call)
 

@@ -37,8 +37,6 @@ class New:
     leaves: dict[int, None] = field(default_factory=dict)
     """Arrays of which nothing is known: the next call is like this one if they are new
     in it too."""
-    numbered: dict[Ask, None] = field(default_factory=dict)
-    """Values of known arrays and a Python number that is new. Only a look-up tells."""
     known: dict[Ask, None] = field(default_factory=dict)
     """Values that the program takes, because they are known."""
     types: dict[int, type] = field(default_factory=dict)
@@ -103,36 +101,23 @@ def new_in_call(entry: Any, call: Call) -> New | None:
         for its in computed:
             arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
             are_new = [i for i in arrays if index.is_new(leaves[i])]
+            if not are_new:  # the next call can't tell
+                return None
             new.leaves.update(dict.fromkeys(are_new))
-            if not are_new:
-                has_numbers = any(
-                    type(leaves[i]) in NUMBERS for i in need.value.numbers
-                )
-                if need.value.inner is None or not has_numbers:
-                    return None
-                new.numbered[need.ask] = None
     # A program that computes values does not take those of objects in known values.
     if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
         return None
     if any(_is_in_one_of(new.known, need.ask[0]) for need in plan.needs):
         return None
-    if not (new.leaves or new.numbered):
-        return None
-    if has_several_devices() and not _are_placed_alike(leaves):
+    if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
         return None
     new.types = {i: type(leaves[i]) for i in sorted(places.difference(new.leaves))}
-    code = is_new_code(entry, plan, new.leaves, call, new.numbered)
+    code = is_new_code(entry, plan, new.leaves, call)
     is_new = entry.reader(call.tree).function(code)
     return new if is_new(call.args, call.kwargs) else None
 
 
-def is_new_code(
-    entry: Any,
-    plan: Plan,
-    new: Iterable[int],
-    call: Call,
-    numbered: Container[Ask] = (),
-) -> str:
+def is_new_code(entry: Any, plan: Plan, new: Iterable[int], call: Call) -> str:
     """The condition for a call to take a program that computes values inside: these
     leaves are new, and the user stored no value on an object."""
     reader, new = entry.reader(call.tree), [*new]
@@ -144,12 +129,10 @@ def is_new_code(
         conditions.append(f"are_global({leaves}) is {entry.is_global}")
     arrays_of: dict[Any, dict[Any, str]] = {}
     for need in plan.needs:
-        if need.ask in numbered or not {*need.places}.isdisjoint(new):
+        if not {*need.places}.isdisjoint(new):
             for key, places in [(need.key, need.places), *(need.value.inner or ())]:
                 ids = [f"id({reader.leaf(i)})" for i in places]
                 arrays_of.setdefault(key, {})[need.ask[0]] = joined(ids)
-        if need.ask in numbered:
-            conditions.append(f"not {reader.constant(need)}.is_known(args, kwargs)")
     for each in arrays_of.values():  # inside, one object in two places is two
         if len(each) > 1:
             codes = ", ".join(each.values())

@@ -174,8 +174,10 @@ def map_of(obj: Any, start: int) -> Map | None:
         places[i] = None if i in copy.in_structure[0] else place_of_number(i)
     others = {*range(copy.statics)} - copy.in_structure[1]
     statics = {n: place_of_static(n) for n in others}
-    has_dropped = False
+    has_dropped, in_slots = False, bool(slots_of(type(obj)))
     for its, atoms in ((places, copy.atoms[0]), (statics, copy.atoms[1])):
+        if in_slots:  # a call looks at the `__dict__` only
+            break
         for i in {i for i, place in its.items() if place == -1} & atoms:
             its[i], has_dropped = None, True
     if {*places.values(), *statics.values()} - {None} != {*range(len(leaves))}:

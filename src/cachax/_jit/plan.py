@@ -12,7 +12,7 @@ import jax
 from .._core import index
 from .._core.fields import BUILTIN_ATOMS, instance_dict, is_frozen, may_change, walk
 from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
-from .._core.memo import keys_of, memo_of
+from .._core.memo import keys_of
 from .._core.recent import Recent
 from .._core.sources import names_of
 from .._core.values import Packed, is_hashable, static_identity
@@ -44,7 +44,7 @@ class Need:
         reader: Reader = entry.reader(call.tree)
         numbers = [f"bits({reader.leaf(i)})" for i in value.numbers]
         self._static_numpy = entry.static_numpy
-        self.owner = reader.function(entry.object(ask[0], call.tree))
+        self._owner = reader.function(entry.object(ask[0], call.tree))
         self._arrays = reader.function([*map(reader.leaf, self.places)])
         arrays = [reader.array(i, call.leaves) for i in value.positions]
         self._contents = reader.function([f"{array}._cachax" for array in arrays])
@@ -70,32 +70,11 @@ class Need:
         pairs = zip(self._bits, self._read_bits(args, kwargs), strict=True)
         return all((before is None) == (now is None) for before, now in pairs)
 
-    def is_known(self, args: Any, kwargs: Any) -> bool:
-        """Also if only its object has it: arrays keep the values of few numbers."""
-        memo = memo_of(self.owner(args, kwargs))
-        if memo.get(self.key, memo) is not memo:
-            return True
-        try:
-            return self.find(args, kwargs) is not None
-        except AttributeError:  # nothing is known of an array
-            return False
-
-    def keep(self, args: Any, kwargs: Any) -> None:
-        """Let the object have a value that its arrays have, and what that was computed
-        from."""
-        owner = self.owner(args, kwargs)
-        for key, _ in self.value.inner or ():
-            key.read(owner)
-        packed = self.find(args, kwargs)
-        if packed is not None:
-            value = packed.fill(packed.arrays, self._arrays(args, kwargs))
-            memo_of(owner).keep(self.key, value)
-
     def find(self, args: Any, kwargs: Any) -> Packed | None:
         """The value for these arguments, if it is known."""
         like = self.value
         if like.by_object:
-            found = by_object(self.key, self.owner(args, kwargs), self._static_numpy)
+            found = by_object(self.key, self._owner(args, kwargs), self._static_numpy)
             return None if found is None else found.packed
         statics = like.statics
         if like.numbers:
@@ -116,7 +95,7 @@ class Need:
             return None
         packed: Any = record.packed
         if packed is None:
-            owner, arrays = self.owner(args, kwargs), self._arrays(args, kwargs)
+            owner, arrays = self._owner(args, kwargs), self._arrays(args, kwargs)
             return packed_of(record, owner, arrays, self._static_numpy)
         return packed.get(self._static_numpy)  # type: ignore[no-any-return]
 
@@ -177,8 +156,6 @@ class Plan:
     """Whether a value belongs to an object, so that its arrays don't find it."""
     new_leaves: Sequence[int] = ()
     """Those that are new in calls for which this plan is; see `inside.py`."""
-    numbered: Sequence[Need] = ()
-    """And what depends on a number that is new."""
     supplied_code = "False"
     """Whether the user stored a value on an object that is found by its arrays."""
     key_code = "None"
@@ -276,9 +253,7 @@ def plan_for(
     plan.by_object = bool(owned) or may_have_more
     plan.program = None if may_have_more else program
     plan.needs = tuple(Need(ask, x, entry, call) for ask, x in answers.items())
-    if new is not None:
-        plan.new_leaves = [*new.leaves]
-        plan.numbered = [x for x in entry.plan.needs if x.ask in new.numbered]
+    plan.new_leaves = () if new is None else [*new.leaves]
     _choose_parts(plan, before, objects, has_owners=bool(owned))
 
     # What has to be as it was, apart from arrays and their numbers.
@@ -399,7 +374,8 @@ def _fields(
     """Expressions for the names of fields, where there may be more of them than in the
     tree structure; and for static parts that are not in it, or are numbers: for JAX, 2
     and 2.0 are the same structure."""
-    numbered = {x.ask[0] for x in needs if x.value.has_atoms}
+    slots = (x.ask[0] for x in needs if x.value.has_atoms)
+    numbered = {slot.slot if type(slot) is Under else slot for slot in slots}
     for slot in {**plan.reads, **dict.fromkeys(numbered)}:
         obj, code = objects[slot], reader.object(slot)
         if not type(obj).__dictoffset__:

@@ -90,7 +90,6 @@ class Brought:
             inputs = _with_numbers(self.inputs, numbers)
             self.key.learned.put(inputs, uses)
             statics = statics._replace(bits=uses.statics(inputs).bits)
-        self.key.learned.put_kind(statics.statics, uses)
         template = self.packed.template(arrays, self.is_shared)
         contents = contents if uses.positions else ()
         record = index.Record(self.key, contents, statics, template)
@@ -178,6 +177,7 @@ class About(int):
                 its_code.append(f"{name}(out, {arrays})")
                 continue
             names[name] = each.record
+            each.key.learned.put_kind(each.statics.statics, each.statics.uses)
             reader = given if each.is_argument else returned
             leaves = [*map(reader.leaf, each.leaves)]
             has_used = bool(each.statics.uses.positions)
