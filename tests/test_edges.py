@@ -1142,3 +1142,29 @@ def test_a_static_number_read_with_a_different_configuration() -> None:
 
     obj = Static(jnp.ones(3), 2)
     assert use(obj) == use(obj) == 6
+
+
+@jax.tree_util.register_pytree_node_class
+class WithFunction:
+    """Drops a number, and a function after it."""
+
+    def __init__(self, x: Any, function: Any = abs) -> None:
+        self.x, self.a_number, self.function = x, 1, function
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, leaves: Any) -> Any:
+        return cls(*leaves)
+
+    @cachax.cached_property
+    def v(self) -> Any:
+        return jnp.sum(self.x) * self.function(-2.0) * self.a_number
+
+
+def test_a_function_that_is_not_in_the_tree() -> None:
+    use, x = cachax.jit(lambda p: p.v + 0), jnp.ones(3)
+    for _ in range(3):
+        assert use(WithFunction(x)) == 6
+        assert use(WithFunction(x, float)) == -6

@@ -558,13 +558,13 @@ class Copy:
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
             held.positions.add(self._place)
-            if self._static is not None:
-                self._note_atom(thing)
+            if self._static is not None and self._is_atom(thing):
+                self.atoms[0].add(self._place)
             self._place += 1
             return next(self._arrays), held
         if is_whole(thing):
-            if self._static is not None:
-                self._note_atom(thing)
+            if self._static is not None and self._is_atom(thing):
+                self.atoms[1].add(self.statics)
             self.statics += type(thing).__module__ != _NNX_NOTES
             if self._instead is not None and self._instead[0] == self.statics - 1:
                 return self._instead[1], held
@@ -612,10 +612,8 @@ class Copy:
         self._copies[id(thing)] = new, held
         return new, held
 
-    def _note_atom(self, thing: Any) -> None:
-        if len(self._around) == 1 and type(thing) in BUILTIN_ATOMS:
-            self.atoms[0].add(self._place)
-            self.atoms[1].add(self.statics)
+    def _is_atom(self, thing: Any) -> bool:
+        return len(self._around) == 1 and type(thing) in BUILTIN_ATOMS
 
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
         """Whether a copy is needed. What has no arrays in it is shared, because a body
