@@ -1168,3 +1168,30 @@ def test_a_function_that_is_not_in_the_tree() -> None:
     for _ in range(3):
         assert use(WithFunction(x)) == 6
         assert use(WithFunction(x, float)) == -6
+
+
+@jax.tree_util.register_pytree_node_class
+class WithTwo:
+    """One of its static parts is in the tree structure, and the other is dropped."""
+
+    def __init__(self, x: Any, kept: Any, dropped: Any) -> None:
+        self.x, self.kept, self.dropped = x, kept, dropped
+
+    def tree_flatten(self) -> Any:
+        return (self.x,), self.kept
+
+    @classmethod
+    def tree_unflatten(cls, kept: Any, leaves: Any) -> Any:
+        return cls(*leaves, kept, kept)
+
+    @cachax.cached_property
+    def v(self) -> Any:
+        return jnp.sum(self.x) * self.dropped()
+
+
+def test_a_static_part_that_is_dropped_in_a_second_place() -> None:
+    use, x = cachax.jit(lambda p: p.v + 0), jnp.ones(3)
+    one, five = functools.partial(abs, 1), functools.partial(abs, 5)
+    for _ in range(3):
+        assert use(WithTwo(x, one, one)) == 3
+        assert use(WithTwo(x, one, five)) == 15

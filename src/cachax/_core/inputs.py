@@ -530,6 +530,8 @@ class Copy:
         self._static = static
         self.in_structure: tuple[set[int], set[int]] = set(), set()
         """Which of the arrays and numbers, and of the static parts, are in `static`."""
+        self.has_twice = False
+        """Whether one of `static` is in several places, maybe not all of them in it."""
         self.atoms: tuple[set[int], set[int]] = set(), set()
         """The same for numbers, strings and None that are fields of `obj` itself."""
         self._order = order
@@ -570,6 +572,7 @@ class Copy:
                 return self._instead[1], held
             return thing, held
         if id(thing) in self._copies and not is_rebuilt(thing):
+            self.has_twice |= self._static is not None and id(thing) in self._static
             return self._copies[id(thing)]
         if id(thing) in self._around:
             raise CannotRebuildError

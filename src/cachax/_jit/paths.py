@@ -146,6 +146,8 @@ def map_of(obj: Any, start: int) -> Map | None:
         copy, leaves, structure = _flattened(obj, arrays)
     except Exception:  # whatever the class's own code does with a mark
         return None
+    if copy.has_twice:
+        return None
 
     def place_of(mark: object, arrays: Any, instead: Any = None) -> int | None:
         """Where a part is among the leaves; None if it is in the structure, -1 if it is
