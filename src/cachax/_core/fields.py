@@ -175,7 +175,7 @@ def is_frozen(cls: type) -> bool:
         return True
     # Others freeze their dataclasses differently.
     modules = (sys.modules.get(name) for name in ("equinox", "flax.linen"))
-    return any(issubclass(cls, module.Module) for module in modules if module)
+    return any(issubclass(cls, getattr(module, "Module", ())) for module in modules)
 
 
 def is_open(part: object) -> bool:

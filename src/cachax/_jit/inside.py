@@ -153,7 +153,7 @@ def is_new_code(entry: Any, plan: Plan, new: Iterable[int], call: Call) -> str:
 
 def _are_placed_alike(leaves: Iterable[Any]) -> bool:
     """Whether all arrays are in the same place: then so is what is computed from any of
-    them. (See `_are_in_place` in `results.py`.)"""
+    them. (See `_in_place` in `results.py`.)"""
     arrays = [x for x in leaves if isinstance(x, jax.Array)]
     return all(is_placed_like(x, arrays[0]) for x in arrays)
 
