@@ -341,7 +341,7 @@ class Computed(Key):
         template = template_of(value, arrays)
         if template is None or any(map(has_supplied, walk(value))):
             return None
-        self.learned.put_kind(inputs.statics, uses)
+        self.learned.put_kind(inputs.shape, uses)
         return index.put(self, arrays, uses.statics(inputs), template, inputs.holders)
 
     def forget(self, obj: Any) -> None:
@@ -458,7 +458,7 @@ class Table:
         learned: Uses | None = None
         for argument in self.arguments:
             its = argument.inputs
-            if its is None or its.statics != inputs.statics:
+            if its is None or its.shape != inputs.shape:
                 continue
             if argument.obj is obj and argument.is_unchanged:  # it was asked already
                 continue
@@ -475,7 +475,7 @@ class Table:
         configuration as it is now."""
         uses, its = noted.statics.uses, noted.inputs.arrays
         return (
-            len(inputs.arrays) == len(its)
+            inputs.shape == noted.inputs.shape
             and all(
                 self.origin(inputs.arrays[i]) is self.origin(its[i])
                 for i in uses.positions

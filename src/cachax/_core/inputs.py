@@ -11,7 +11,7 @@ import struct
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,7 +30,6 @@ from .._compat import (
 from .fields import (
     ATOMS,
     BUFFERS,
-    BUILTIN_ATOMS,
     UNSET,
     attributes,
     derived_names,
@@ -97,7 +96,11 @@ class Inputs:
     looks: tuple[Any, ...]
     """Of each of them, what a body can see without using its contents."""
     statics: tuple[Any, ...]
-    """All the rest."""
+    """All parts, in the same order: `ARRAY` for an array, `Fields` for what is taken
+    apart, and else what distinguishes it from others."""
+    shape: tuple[Any, ...]
+    """The same without what distinguishes parts from others of their kind: which
+    numbers the parts have."""
     orders: tuple[Any, ...]
     """The orders of the keys of dictionaries; None where they are sorted, as they are
     in a dictionary that JAX has rebuilt."""
@@ -107,8 +110,8 @@ class Inputs:
     """Which of the arrays are in objects that are equal to others: a body gets these
     objects as they are, because a table may be keyed by them."""
     supplied: tuple[tuple[int, Any, Any], ...]
-    """Values that the user supplied: the number of the object among those inside (0 for
-    the outermost), the property, and what distinguishes the value."""
+    """Values that the user supplied: which part the object is (0 for the outermost),
+    the property, and what distinguishes the value."""
 
     @property
     def numbers(self) -> set[int]:
@@ -130,7 +133,7 @@ class Inputs:
     @property
     def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given((), True, ())._replace(supplied=self.supplied)
+        return self.given((), True, (), ())._replace(supplied=self.supplied)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -143,12 +146,16 @@ class Inputs:
         used: Iterable[int],
         is_ordered: bool,
         unread: Iterable[int],
+        unread_parts: Iterable[int],
         reads: Container[Any] = (),
     ) -> "Given":
         """The same for a body that uses the contents of some of the arrays, to which
-        the order of dictionaries matters or not, which doesn't read others, and which
-        reads these values, of the object itself or also of others (`Uses`)."""
-        looks, used = [*self.looks], {*used}
+        the order of dictionaries matters or not, which doesn't read others, nor these
+        parts, and which reads these values, of the object itself or also of others
+        (`Uses`)."""
+        looks, statics, used = [*self.looks], [*self.statics], {*used}
+        for i in unread_parts:
+            statics[i] = self.shape[i]
         for i in unread:
             looks[i] = None
         bits: list[Any] = []
@@ -165,13 +172,14 @@ class Inputs:
             for number, key, value in self.supplied
             if (key, False) in reads or (number == 0 and (key, True) in reads)
         )
-        return Given(self.statics, tuple(looks), tuple(bits), orders, supplied)
+        return Given(tuple(statics), tuple(looks), tuple(bits), orders, supplied)
 
 
 class Given(NamedTuple):
     """What a value depends on besides the contents of arrays."""
 
     statics: tuple[Any, ...]
+    """The shape of a part that makes no difference (`Inputs.shape`)."""
     looks: tuple[Any, ...]
     """Of arrays; None for one that makes no difference."""
     bits: tuple[Any, ...]
@@ -207,12 +215,13 @@ def inputs_in_fields(
     and containers with hidden state. `supplied_on` lists the values that the user
     supplied for one of the objects (`inputs_of`)."""
     statics: list[Any] = []
+    shape: list[Any] = []
     arrays: list[Any] = []
     looks: list[Any] = []
     orders: list[Any] = []
     seen: dict[int, int] = {}
     around: set[int] = set()
-    count = keys_around = 0
+    keys_around = 0
     is_in_a_key_too = False
     unordered: set[int] = set()
     writable: set[int] = set()
@@ -222,15 +231,17 @@ def inputs_in_fields(
     while stack:
         thing = stack.pop()
         cls = type(thing)
+        part = kind = None
         if cls is _End:
             around.discard(thing.id)
             keys_around -= thing.is_key
             if thing.is_key:
                 in_keys.update(range(thing.start, len(arrays)))
-        elif cls is not ArrayImpl and is_ref(thing):
+            continue
+        if cls is not ArrayImpl and is_ref(thing):
             return None
-        elif cls is ArrayImpl or is_array(thing):
-            statics.append(ARRAY)
+        if cls is ArrayImpl or is_array(thing):
+            part = kind = ARRAY
             if cls in NUMBERS:
                 looks.append(aval_of_number(thing))
             elif isinstance(thing, np.ndarray):
@@ -244,31 +255,37 @@ def inputs_in_fields(
         elif is_whole(thing):
             if cls in (set, frozenset) and any(map(may_change, thing)):
                 return None
-            statics.append(identity_of(thing))
+            part = identity_of(thing)
+            if part is cls:  # each is as good as another
+                kind = part
             if isinstance(thing, types.FunctionType):
                 inside = _identities_inside(thing)
                 if inside is None:
                     return None
-                statics += inside
+                part = (part, *inside)
         elif id(thing) in seen and (id(thing) in around or not is_rebuilt(thing)):
-            statics.append(seen[id(thing)])
+            part = kind = seen[id(thing)]
             is_in_a_key_too |= keys_around > 0
         else:
             if supplied_on is not None:
-                supplied += [(count, *each) for each in supplied_on(thing)]
-            seen[id(thing)] = count
-            count += 1
+                supplied += [(len(statics), *each) for each in supplied_on(thing)]
+            seen[id(thing)] = len(statics)
             taken = take_apart(thing)
-            statics.append(Fields(cls, taken.names, len(taken.parts)))
+            more: list[Any] = []
             if issubclass(cls, ATOMS):
-                statics += map(identity_of, plain_value(thing))
+                more += map(identity_of, plain_value(thing))
+            if cls is defaultdict:
+                more.append(identity_of(thing.default_factory))
             if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
                 if cls.__weakrefoffset__ == 0 and taken.parts:
                     return None  # it would be held, with the arrays in it
-                statics.append(Same(thing))
-            if cls is dict and any(map(may_change, thing)):
+                more.append(Same(thing))
+            kind = Fields(cls, taken.names, len(taken.parts))
+            part = kind._replace(more=tuple(more)) if more else kind
+            is_dict = cls in (dict, defaultdict)
+            if is_dict and any(map(may_change, thing)):
                 return None
-            if cls is dict and len(thing) > 1 and id(thing) not in unordered:
+            if is_dict and len(thing) > 1 and id(thing) not in unordered:
                 order = (*map(identity_of, thing),)
                 orders.append(None if order == taken.names else order)
             if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
@@ -278,12 +295,15 @@ def inputs_in_fields(
             keys_around += is_key
             stack.append(_End(id(thing), len(arrays), is_key))
             stack += reversed(taken.parts)
+        statics.append(part)
+        shape.append(kind)
     if is_in_a_key_too:  # and somewhere else
         in_keys = {*range(len(arrays))}
     return Inputs(
         arrays,
         tuple(looks),
         tuple(statics),
+        tuple(shape),
         tuple(orders),
         frozenset(writable),
         frozenset(i for i in in_keys if type(arrays[i]) not in NUMBERS),
@@ -302,6 +322,8 @@ class Fields(NamedTuple):
     names: tuple[Any, ...]
     parts: int
     """How many."""
+    more: tuple[Any, ...] = ()
+    """What else distinguishes it from others."""
 
 
 class _End(NamedTuple):
@@ -351,8 +373,10 @@ def is_array(thing: Any) -> bool:
 
 
 def _is_describable(thing: Any) -> bool:
-    if isinstance(thing, (np.ndarray, *BUFFERS, defaultdict, deque)):
-        return False  # a factory and a length are not among the parts
+    if isinstance(thing, (np.ndarray, *BUFFERS, deque)):
+        return False  # a length is not among the parts
+    if isinstance(thing, defaultdict) and type(thing) is not defaultdict:
+        return False
     is_open = is_opaque(type(thing)) and gc.is_tracked(thing)  # a mapping proxy
     return not is_open or isinstance(thing, _GETTERS)
 
@@ -443,12 +467,15 @@ def take_apart(thing: Any) -> Taken:
     """The parts of a thing by name, in sorted order: code that rebuilds an object may
     set its fields in any order, and JAX sorts the keys of a dictionary."""
     cls = type(thing)
-    if cls is dict or (cls is OrderedDict and not vars(thing)):
+    if cls in (dict, defaultdict) or (cls is OrderedDict and not vars(thing)):
         keys = [*thing] if cls is OrderedDict else in_order(thing)
+        make: Any = cls
+        if cls is defaultdict:
+            make = functools.partial(cls, thing.default_factory)
 
         def rebuild_dict(parts: list[Any]) -> Any:
             new = dict(zip(keys, parts, strict=True))
-            return cls((key, new[key]) for key in thing)
+            return make((key, new[key]) for key in thing)
 
         names = tuple(map(identity_of, keys))
         return Taken(names, [thing[key] for key in keys], rebuild_dict)
@@ -497,6 +524,20 @@ def in_order(keys: Iterable[Any]) -> list[Any]:
         return [*keys]
 
 
+def parts_in(obj: Any, shape: Sequence[Any]) -> list[tuple[tuple[int, ...], Any]]:
+    """The parts of an object, which has this shape, and which part of which part leads
+    to each."""
+    found: list[tuple[tuple[int, ...], Any]] = []
+    stack: list[tuple[tuple[int, ...], Any]] = [((), obj)]
+    for kind in shape:
+        path, thing = stack.pop()
+        found.append((path, thing))
+        if type(kind) is Fields:
+            parts = [*enumerate(take_apart(thing).parts)]
+            stack += [((*path, i), part) for i, part in reversed(parts)]
+    return found
+
+
 class CannotRebuildError(Exception):
     """A thing in an object can't be copied with other arrays in it."""
 
@@ -509,36 +550,27 @@ class Copy:
         obj: Any,
         arrays: Iterable[Any],
         order: Callable[[list[Any]], list[Any]] | None = None,
-        instead: tuple[int, Any] | None = None,
+        instead: dict[int, Any] | None = None,
         keep_keys: bool = True,
         notes_reads: bool = False,
         is_written: bool = True,
-        static: Container[int] | None = None,
     ) -> None:
-        """With `order`, the keys of dictionaries are in a different order. With
-        `instead`, one of the static parts, by number, is replaced. With `notes_reads`,
-        it notes which of its fields are read from then on. If it `is_written` to, it
-        has its own lists and dictionaries, with arrays in them or not. `static` are the
-        ids of things that are in the tree structure."""
+        """With `order`, the keys of dictionaries are in a different order. `instead`
+        has others for some of the parts, by number. With `notes_reads`, it notes which
+        of its fields are read from then on. If it `is_written` to, it has its own lists
+        and dictionaries, with arrays in them or not."""
         self._keep_keys = keep_keys
         self._is_written = is_written
         self._notes_reads = notes_reads
         self._arrays = iter(arrays)
-        self._instead = instead
-        self.statics = 0
-        """How many static parts there are."""
-        self._static = static
-        self.in_structure: tuple[set[int], set[int]] = set(), set()
-        """Which of the arrays and numbers, and of the static parts, are in `static`."""
-        self.has_twice = False
-        """Whether one of `static` is in several places, maybe not all of them in it."""
-        self.atoms: tuple[set[int], set[int]] = set(), set()
-        """The same for numbers, strings and None that are fields of `obj` itself."""
+        self._instead = instead or {}
         self._order = order
         self._copies: dict[int, tuple[Any, Held]] = {}
         self._around: set[int] = set()
         self._arrays_seen = 0
         self._place = 0
+        self.parts = 0
+        """How many there are."""
         self.read = Held()
         """What was read since."""
         self.originals: dict[int, tuple[Any, Any]] = {}
@@ -555,30 +587,29 @@ class Copy:
         return self.originals[id(thing)][1] if self.is_copy(thing) else thing
 
     def _copy(self, thing: Any) -> tuple[Any, Held]:
-        """A copy of a part, and what is read with the field that the part is in."""
-        held = Held()
+        """A copy of a part, and what is read with the field that the part is in. (Parts
+        are numbered as in `inputs_in_fields`.)"""
+        held, number = Held(), self.parts
+        held.parts.add(number)
+        self.parts += 1
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
             held.positions.add(self._place)
-            if self._static is not None and self._is_atom(thing):
-                self.atoms[0].add(self._place)
             self._place += 1
             return next(self._arrays), held
         if is_whole(thing):
-            if self._static is not None and self._is_atom(thing):
-                self.atoms[1].add(self.statics)
-            self.statics += type(thing).__module__ != _NNX_NOTES
-            if self._instead is not None and self._instead[0] == self.statics - 1:
-                return self._instead[1], held
-            return thing, held
+            return self._instead.get(number, thing), held
         if id(thing) in self._copies and not is_rebuilt(thing):
-            self.has_twice |= self._static is not None and id(thing) in self._static
-            return self._copies[id(thing)]
+            copy, its = self._copies[id(thing)]
+            held.add(its)
+            return copy, held
         if id(thing) in self._around:
             raise CannotRebuildError
         taken = take_apart(thing)
+        if not taken.parts and number in self._instead:
+            return self._instead[number], held
         self._around.add(id(thing))
-        before, place, static = self._arrays_seen, self._place, self.statics
+        before = self._arrays_seen
         parts: list[Any] = []
         inside: list[Held] = []
         for part in taken.parts:
@@ -586,9 +617,6 @@ class Copy:
             parts.append(copy)
             inside.append(its)
         self._around.discard(id(thing))
-        if self._static is not None and id(thing) in self._static:
-            self.in_structure[0].update(range(place, self._place))
-            self.in_structure[1].update(range(static, self.statics))
         new = thing
         has_arrays = self._arrays_seen > before
         is_kept = self._keep_keys and (
@@ -601,28 +629,27 @@ class Copy:
             if taken.rebuild is None or hasattr(type(thing), "__del__"):
                 raise CannotRebuildError
             new = taken.rebuild(parts)
-            if self._order is not None and type(thing) is dict:
-                new = {key: new[key] for key in self._order([*new])}
+            if self._order is not None and type(thing) in (dict, defaultdict):
+                items = {key: new[key] for key in self._order([*new])}
+                new.clear()
+                new.update(items)
             has_fields = type(thing).__dictoffset__ != 0
             if self._notes_reads and has_fields and not isinstance(thing, _CONTAINERS):
                 fields = dict(zip(taken.names, inside, strict=True))
                 is_watched = watch(new, fields, self.read)
             self.originals[id(new)] = (new, thing)
         if not is_watched:  # to read the field that it is in is to read all of it
-            held.has_dictionary = type(thing) is dict and len(thing) > 1
+            held.has_dictionary = type(thing) in (dict, defaultdict) and len(thing) > 1
             for each in inside:
                 held.add(each)
         self._copies[id(thing)] = new, held
         return new, held
-
-    def _is_atom(self, thing: Any) -> bool:
-        return len(self._around) == 1 and type(thing) in BUILTIN_ATOMS
 
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
         """Whether a copy is needed. What has no arrays in it is shared, because a body
         may ask which object it is; but a body may put something into a list."""
         if not all(map(operator.is_, parts, taken.parts)):
             return True
-        if type(thing) in (list, dict):
+        if type(thing) in (list, dict, defaultdict):
             return self._is_written
         return bool(names_of(type(thing))) and type(thing).__weakrefoffset__ != 0

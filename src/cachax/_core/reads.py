@@ -1,8 +1,8 @@
 """Note which fields of an object a body reads.
 
 The fields of a copy are under names that note when Python compares them, which it does
-in every look-up, and in a dictionary that notes when it is iterated over. An array in a
-field that the body doesn't read makes no difference to its value, whatever its shape.
+in every look-up, and in a dictionary that notes when it is iterated over. What is in a
+field that the body doesn't read makes no difference to its value.
 """
 
 import sys
@@ -24,14 +24,14 @@ class Held:
     def __init__(self) -> None:
         self.positions: set[int] = set()
         """Those of arrays and numbers."""
+        self.parts: set[int] = set()
+        """The numbers of all parts (`Inputs.statics`)."""
         self.has_dictionary = False
         """Whether there is one whose order can be seen."""
 
-    def __bool__(self) -> bool:
-        return bool(self.positions) or self.has_dictionary
-
     def add(self, other: "Held") -> None:
         self.positions |= other.positions
+        self.parts |= other.parts
         self.has_dictionary |= other.has_dictionary
 
 
@@ -40,15 +40,14 @@ def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
     can't be detected for objects of this class."""
     if hasattr(type(obj), "__pydantic_core_schema__"):  # read by code in Rust
         return False
-    noted = {name: held for name, held in fields.items() if held}
     try:
         found = instance_dict(obj, "__dict__")
-        for name in noted.keys() - found.keys():  # in `__slots__`
-            read.add(noted[name])
+        for name in fields.keys() - found.keys():  # in `__slots__`
+            read.add(fields[name])
         watched = _Fields(
-            (_Name(k, noted[k], read) if k in noted else k, found[k]) for k in found
+            (_Name(k, fields[k], read) if k in fields else k, found[k]) for k in found
         )
-        watched.held, watched.read = tuple(noted.values()), read
+        watched.held, watched.read = tuple(fields.values()), read
         object.__setattr__(obj, "__dict__", watched)
     except (AttributeError, TypeError):  # no `__dict__`, or a property of that name
         return False

@@ -11,7 +11,7 @@ import functools
 import operator
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
@@ -36,6 +36,7 @@ from .._compat import (
 from .dependence import Dependence
 from .fields import ARRAYS, attributes, walk, walk_fields
 from .inputs import (
+    ARRAY,
     NUMBERS,
     CannotRebuildError,
     Copy,
@@ -81,6 +82,8 @@ class Uses(NamedTuple):
     """Whether the order of dictionaries may matter."""
     unread: tuple[int, ...] = ()
     """The arrays and numbers that make no difference."""
+    unread_parts: tuple[int, ...] = ()
+    """The static parts that make no difference."""
     is_host: bool = False
     """Whether the body looks at contents of arrays, or can't be traced."""
     reads: tuple[Any, ...] = ()
@@ -102,7 +105,8 @@ class Uses(NamedTuple):
     @property
     def kind(self) -> "Kind":
         """Which parts count."""
-        return self.positions, self.is_ordered, self.unread, self.reads
+        parts = self.unread_parts
+        return self.positions, self.is_ordered, self.unread, parts, self.reads
 
     def statics(self, inputs: Inputs) -> Given:
         """The rest: what distinguishes values that came from the same arrays."""
@@ -110,7 +114,7 @@ class Uses(NamedTuple):
         return given._replace(settings=settings(), uses=self)
 
 
-Kind = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[Any, ...]]
+Kind = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
 _is_ordered = operator.itemgetter(1)
 
 
@@ -118,6 +122,7 @@ def _uses(
     inputs: Inputs,
     used: Iterable[int],
     read: Iterable[int],
+    parts: Container[int],
     is_ordered: bool,
     is_host: bool = False,
     reads: Iterable[Any] = (),
@@ -126,18 +131,21 @@ def _uses(
     read = {*used, *read}
     is_ordered = is_ordered and bool(inputs.orders)
     unread = tuple([i for i in range(len(inputs.arrays)) if i not in read])
-    return Uses(positions, is_ordered, unread, is_host, tuple(reads))
+    statics = (i for i, x in enumerate(inputs.statics) if x is not ARRAY)
+    unread_parts = tuple([i for i in statics if i not in parts])
+    return Uses(positions, is_ordered, unread, unread_parts, is_host, tuple(reads))
 
 
 def no_array(inputs: Inputs) -> Uses:
     """For a value that the user supplied."""
-    return _uses(inputs, (), (), False)
+    return _uses(inputs, (), (), (), False)
 
 
 def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
     """For a body that may use anything."""
     every = range(len(inputs.arrays))
-    return _uses(inputs, every, every, True, is_host, reads)
+    parts = range(len(inputs.statics))
+    return _uses(inputs, every, every, parts, True, is_host, reads)
 
 
 class Learned:
@@ -146,7 +154,7 @@ class Learned:
     def __init__(self) -> None:
         self._uses: dict[Any, Uses] = Recent()
         self._kinds: dict[Any, dict[Kind, None]] = Recent()
-        """What was used and read, by the static parts."""
+        """What was used and read, by the shape of the object."""
         self._varying: dict[Any, bool] = Recent()
         """Where it depends on the contents of arrays, likewise; and whether a run of
         the body can be followed."""
@@ -155,7 +163,7 @@ class Learned:
 
     def get(self, inputs: Inputs) -> Uses | None:
         now = settings()
-        is_varying = self._varying.get((inputs.statics, inputs.writable, now))
+        is_varying = self._varying.get((inputs.shape, inputs.writable, now))
         if is_varying is not None:
             reads = [(key, False) for key in self.keys_read]  # now it may be any
             return everything(inputs, reads=reads)._replace(is_varying=is_varying)
@@ -166,18 +174,18 @@ class Learned:
         return None
 
     def kinds(self, inputs: Inputs) -> list[Kind]:
-        """What the body has used and read of objects with these static parts. First
-        those to which the order of dictionaries doesn't matter."""
-        return sorted([*self._kinds.get(inputs.statics, ())], key=_is_ordered)
+        """What the body has used and read of objects of this shape. First those to
+        which the order of dictionaries doesn't matter."""
+        return sorted([*self._kinds.get(inputs.shape, ())], key=_is_ordered)
 
-    def put_kind(self, statics: Any, uses: Uses) -> None:
+    def put_kind(self, shape: Any, uses: Uses) -> None:
         self.keys_read |= {key: None for key, _ in uses.reads}
-        self._kinds.setdefault(statics, Recent())[uses.kind] = None
+        self._kinds.setdefault(shape, Recent())[uses.kind] = None
 
     def put(self, inputs: Inputs, uses: Uses) -> None:
-        self.put_kind(inputs.statics, uses)
+        self.put_kind(inputs.shape, uses)
         kind = uses.kind
-        place = (inputs.statics, inputs.writable, settings())
+        place = (inputs.shape, inputs.writable, settings())
         if uses.is_varying:
             self._varying.setdefault(place, True)
             return
@@ -292,7 +300,9 @@ def _follow(
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
-    read = copy.read.positions
+    read, its_parts = copy.read.positions, copy.read.parts
+    if trace.has_closures or parts:
+        its_parts = {*range(len(inputs.statics))}
     if trace.has_closures:
         read = {*range(len(inputs.arrays))}
     for its in filter(None, map(inputs_of, parts)):
@@ -304,7 +314,7 @@ def _follow(
         used = trace.inputs_of([*leaves, *walk_fields(parts)])
         used |= trace.seen | reading.not_followed
         is_host = trace.looked_at or bool(reading.not_followed)
-        uses = _uses(inputs, used, read, is_ordered, is_host, reads)
+        uses = _uses(inputs, used, read, its_parts, is_ordered, is_host, reads)
         uses = uses._replace(is_varying=is_host)
     found = [trace.value(copy.original(x)) for x in leaves]
     are_results = [*map(trace.own, leaves)]
@@ -573,6 +583,8 @@ class Reading:
         self.read = copy.read
         """What is read, by the bodies of these values too."""
         self._arrays = arrays
+        self._parts = copy.parts
+        """How many parts the object has."""
         self.only_known = only_known
         """Whether nothing may be computed."""
         self._obj = obj
@@ -622,19 +634,32 @@ class Reading:
         self.reads |= {(key, is_same and x): None for key, x in uses.reads}
         read = _places(self._arrays, inputs, uses.unread)
         self.read.positions |= read
+        self.read.parts |= self._parts_read(uses, inputs if is_same else None)
         self.read.has_dictionary |= uses.is_ordered
         if uses.is_host or not _is_visible(value):
             self.not_followed |= read
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
+
+    def _parts_read(self, uses: Uses, inputs: Inputs | None) -> set[int]:
+        """The static parts of the object that a value depends on. All, if it is not a
+        value of the object itself."""
+        if inputs is None:
+            return {*range(self._parts)}
+        return {*range(len(inputs.statics))}.difference(uses.unread_parts)
 
     def note_failure(self) -> None:
         """A body that it reads a value of has raised, and it may catch that: it depends
         on whatever that body has read."""
         every = range(len(self._arrays))
         self.not_followed.update(every)
-        self.read.positions.update(every)
-        self.read.has_dictionary = True
+        self.note_all()
         self.reads |= all_reads(self._obj)
+
+    def note_all(self) -> None:
+        """All of the object may have been read."""
+        self.read.positions.update(range(len(self._arrays)))
+        self.read.parts.update(range(self._parts))
+        self.read.has_dictionary = True
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
         if not _is_visible(value):
@@ -699,8 +724,7 @@ def note_parts(obj: Any) -> None:
     what of these is read is not known."""
     for reading in _reading.stack:
         if any(map(reading.copy.is_copy, walk_fields(obj))):
-            reading.read.positions.update(range(len(reading._arrays)))
-            reading.read.has_dictionary = True
+            reading.note_all()
 
 
 def is_deep() -> bool:

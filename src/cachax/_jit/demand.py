@@ -72,8 +72,9 @@ class Value:
     statics: Any = None
     """What else it depends on, and what of its object it used (`Given`)."""
     has_atoms: bool = False
-    """Whether it depends on numbers that are not leaves, or on fields that are not in
-    the tree."""
+    """Whether it depends on numbers that are not leaves."""
+    dropped: Sequence[tuple[int, ...]] = ()
+    """The paths to parts that it depends on and that are not in the tree."""
     inner: tuple[Any, ...] | None = ()
     """The values that the body read in its turn: keys and positions; None if they are
     of other objects."""
@@ -231,31 +232,36 @@ class Demand:
     def _by_arrays(self, slot: int, key: Computed, mapped: Map) -> Value | None:
         owner = self._objects[slot]
         inputs = inputs_of(owner)
-        if inputs is None or not mapped.fits(inputs):
+        if inputs is None or mapped.shape != inputs.shape:
             return None
         record = key.record(inputs)
         if record is None or record.statics.supplied or supplied_for(owner):
             return None
         uses: Uses = record.uses
-        if key.is_order_seen(owner, inputs, uses):
+        if not mapped.finds(uses) or key.is_order_seen(owner, inputs, uses):
             return None
         places: Any = mapped.places
         positions = tuple([places[i] for i in uses.positions])
         numbers = [places[i] for i, _ in record.statics.bits]
         others = inputs.numbers | inputs.writable
-        holders = tuple([x for i, x in enumerate(places) if i not in others])
+        holders = tuple(
+            [x for i, x in enumerate(places) if i not in others and x != -1]
+        )
         if None in positions or None in holders or not holders:
             return None
         packed = packed_of(record, owner, uses.arrays(inputs), self.static_numpy)
         if packed is None:
             return None
+        unread = {*uses.unread_parts}
+        statics = (place for i, place in mapped.statics.items() if i not in unread)
         return Value(
             packed,
             by_object=False,
             positions=positions,
-            numbers=(*(i for i in numbers if i is not None), *mapped.statics),
+            numbers=(*(i for i in numbers if i is not None), *statics),
             statics=record.statics,
-            has_atoms=mapped.has_dropped or None in numbers,
+            has_atoms=None in numbers,
+            dropped=mapped.dropped_by(uses),
             inner=_inner(uses, inputs, mapped),
             holders=() if positions else holders,
         )

@@ -68,7 +68,7 @@ def new_in_call(entry: Any, call: Call) -> New | None:
             continue
         if not need.has_same_kinds(call.args, call.kwargs):
             return None
-        if entry.maps[slot].has_dropped and not survives(owner, *flatten(owner)[::-1]):
+        if need.value.dropped and not survives(owner, *flatten(owner)[::-1]):
             return None  # inside, it is a different object
         its_places = entry.maps[slot].places
         unread = {its_places[i] for i in need.value.statics.uses.unread}

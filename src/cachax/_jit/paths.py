@@ -21,6 +21,7 @@ from jax.tree_util import default_registry
 
 from .._compat import base_of
 from .._core.fields import (
+    BUILTIN_ATOMS,
     is_opaque,
     is_open,
     slot_value,
@@ -32,12 +33,12 @@ from .._core.inputs import (
     NUMBERS,
     Copy,
     Fields,
-    Inputs,
     identity_of,
     in_order,
     inputs_in_fields,
     is_array,
     is_whole,
+    parts_in,
     take_apart,
 )
 from .._core.memo import may_have_values, memo_of
@@ -109,97 +110,99 @@ def _provide_values(copy: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """For each array of an object, its place among the leaves."""
+    """Where the parts of an object are in a tree: for objects of one shape."""
 
+    shape: tuple[Any, ...]
     places: list[int | None]
-    """None for a number that is a static part."""
-    statics: tuple[int, ...]
-    """Which of the leaves are static parts."""
-    fields: tuple[Any, ...]
-    """The classes, the names of their fields and the places of arrays it is for."""
-    has_dropped: bool
-    """Whether there are numbers, strings or None in fields of the object that are not
-    in the tree: a class may make them again."""
+    """For each array, its number among the leaves. None for a number that is a static
+    part, -1 for what is not in the tree."""
+    statics: dict[int, int]
+    """Static parts that are leaves, likewise."""
+    dropped: dict[int, tuple[int, ...]]
+    """Numbers, strings and None that are not in the tree, and which part of which part
+    leads to them. A call compares them: a class may make them again."""
+    lost: frozenset[int]
+    """Other parts that are not in the tree."""
 
-    def fits(self, inputs: Inputs) -> bool:
-        return self.fields == _fields(inputs)
+    def finds(self, uses: Any) -> bool:
+        """Whether a call can compare all that a value depends on."""
+        places = {i for i, x in enumerate(self.places) if x == -1}
+        return self.lost <= {*uses.unread_parts} and places <= {*uses.unread}
 
-
-def _fields(inputs: Inputs) -> tuple[Any, ...]:
-    places = (i for i, x in enumerate(inputs.statics) if x is ARRAY)
-    return (*(x for x in inputs.statics if type(x) is Fields), *places)
+    def dropped_by(self, uses: Any) -> list[tuple[int, ...]]:
+        """The paths to what a value depends on and is not in the tree."""
+        arrays = [i for i, x in enumerate(self.shape) if x is ARRAY]
+        unread = {*uses.unread_parts, *(arrays[i] for i in uses.unread)}
+        return [path for part, path in self.dropped.items() if part not in unread]
 
 
 def map_of(obj: Any, start: int) -> Map | None:
-    """Where the arrays of `obj` are among leaves that begin with number `start`.
+    """Where the parts of `obj` are among leaves that begin with number `start`.
 
     Found by flattening copies with marks in place of its parts, so that one array in
     two fields makes no difference. What is in a static part of the tree is for JAX to
-    compare. None if the class drops or makes something else when it is flattened.
+    compare. None if the class looks at its parts when it is flattened.
     """
     inputs = inputs_in_fields(obj)
     if inputs is None:
         return None
-    numbers = inputs.numbers
-    arrays = [x if i in numbers else object() for i, x in enumerate(inputs.arrays)]
+    parts = parts_in(obj, inputs.shape)
+    static = _ids_in_structure(obj)
+    in_structure = {path for path, thing in parts if id(thing) in static}
+    if any(type(x) is int and id(parts[x][1]) in static for x in inputs.shape):
+        return None  # it is in several places, maybe not all of them static
+    marks = [x if type(x) in NUMBERS else object() for x in inputs.arrays]
     try:
-        copy, leaves, structure = _flattened(obj, arrays)
+        leaves, structure = _flattened(obj, marks)
     except Exception:  # whatever the class's own code does with a mark
         return None
-    if copy.has_twice:
-        return None
 
-    def place_of(mark: object, arrays: Any, instead: Any = None) -> int | None:
-        """Where a part is among the leaves; None if it is in the structure, -1 if it is
-        dropped."""
+    def place_of(part: int, arrays: Any, mark: Any) -> int | None:
+        """Where a part is among the leaves if the mark is in its place; None if it is
+        in the structure, -1 if it is dropped."""
         try:
-            _, leaves, changed = _flattened(obj, arrays, instead)
+            leaves, changed = _flattened(obj, arrays, {part: mark})
             is_same = changed == structure
         except Exception:  # the class makes use of this part
             return None
         places = (place for place, leaf in enumerate(leaves) if leaf is mark)
         return next(places, -1) if is_same else None
 
-    def place_of_number(i: int) -> int | None:
-        mark = object()
-        return place_of(mark, [*arrays[:i], mark, *arrays[i + 1 :]])
-
-    def place_of_static(n: int) -> int | None:
-        mark = object()
-        return place_of(mark, arrays, (n, mark))
-
     found = {id(x): place for place, x in enumerate(leaves)}
-    places: dict[int, int | None] = {
-        i: found.get(id(x), -1) for i, x in enumerate(arrays)
-    }
-    for i in numbers:
-        places[i] = None if i in copy.in_structure[0] else place_of_number(i)
-    others = {*range(copy.statics)} - copy.in_structure[1]
-    statics = {n: place_of_static(n) for n in others}
-    has_dropped, in_slots = False, bool(slots_of(type(obj)))
-    for its, atoms in ((places, copy.atoms[0]), (statics, copy.atoms[1])):
-        if in_slots:  # a call looks at the `__dict__` only
-            break
-        for i in {i for i, place in its.items() if place == -1} & atoms:
-            its[i], has_dropped = None, True
-    if {*places.values(), *statics.values()} - {None} != {*range(len(leaves))}:
-        return None
-    return Map(
-        [None if i is None else start + i for i in places.values()],
-        tuple(start + i for i in statics.values() if i is not None),
-        _fields(inputs),
-        has_dropped,
-    )
+    places: list[int | None] = []
+    statics: dict[int, int] = {}
+    dropped: dict[int, tuple[int, ...]] = {}
+    lost: set[int] = set()
+    for part, (kind, (path, thing)) in enumerate(zip(inputs.shape, parts, strict=True)):
+        is_array, mark, place = kind is ARRAY, object(), None
+        is_static = any(path[:i] in in_structure for i in range(len(path) + 1))
+        if is_array and type(thing) not in NUMBERS:
+            place = found.get(id(marks[len(places)]), -1)
+        elif not is_static and is_array:
+            others = [*marks[: len(places)], mark, *marks[len(places) + 1 :]]
+            place = place_of(part, others, mark)
+        elif not is_static and (
+            kind is None or (type(kind) is Fields and not kind.parts)
+        ):
+            place = place_of(part, marks, mark)
+        if place == -1 and type(thing) in BUILTIN_ATOMS:
+            place, dropped[part] = None, path
+        if is_array:
+            places.append(place if place in (None, -1) else start + place)
+        elif place == -1:
+            lost.add(part)
+        elif place is not None:
+            statics[part] = start + place
+    return Map(inputs.shape, places, statics, dropped, frozenset(lost))
 
 
-def _flattened(obj: Any, arrays: Any, instead: Any = None) -> tuple[Copy, Any, Any]:
-    """A copy with other arrays, and flattened. With `instead`, one of the static parts
-    is replaced."""
-    static = _ids_in_structure(obj)
-    copy = Copy(obj, arrays, instead=instead, is_written=False, static=static)
+def _flattened(obj: Any, arrays: Any, instead: Any = None) -> tuple[Any, Any]:
+    """The leaves and the structure of a copy with other arrays, and with others for
+    some of its parts."""
+    copy = Copy(obj, arrays, instead=instead, is_written=False)
     for new, _ in copy.originals.values():
         _provide_values(new)
-    return (copy, *jax.tree.flatten(copy.obj))
+    return jax.tree.flatten(copy.obj)
 
 
 def _ids_in_structure(tree: Any) -> set[int]:
@@ -240,6 +243,7 @@ class Reader:
         self.parameters = parameters
         names |= {"get": object.__getattribute__, "slot_value": slot_value}
         names |= {"orders_in": _orders_in, "identity_of": identity_of}
+        names["part_at"] = lambda thing, i: take_apart(thing).parts[i]
         names |= {"base_of": base_of, "all_leaves_of": jax.tree.leaves}
         self._constants: dict[Any, str] = {}
         self._leaves = f"{leaves}({', '.join(parameters)})"
@@ -346,6 +350,15 @@ class Reader:
         codes: Any = self.parts(code, thing, taken.names) if taken.parts else ()
         for part, its_code in zip(taken.parts, codes, strict=True):
             yield from self._orders(its_code, part)
+
+    def part(self, code: str, thing: Any, path: Sequence[int]) -> str:
+        """The expression for a part of a thing (`parts_in`)."""
+        for i in path:
+            taken = take_apart(thing)
+            codes = self.parts(code, thing, taken.names)
+            code = f"part_at({code}, {i})" if codes is None else codes[i]
+            thing = taken.parts[i]
+        return code
 
     def constant(self, thing: Any) -> str:
         """A name for a thing, in expressions."""

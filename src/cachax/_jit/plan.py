@@ -391,6 +391,10 @@ def _fields(
                     yield field
                 elif type(part) is tuple and is_hashable(part):
                     yield _identity_code(reader, field, part)
+    for need in needs:
+        slot = need.ask[0].slot if type(need.ask[0]) is Under else need.ask[0]
+        for path in need.value.dropped:
+            yield f"bits({reader.part(reader.object(slot), objects[slot], path)})"
 
 
 def _identity_code(reader: Reader, code: str, field: tuple[Any, ...]) -> str:

@@ -68,6 +68,8 @@ class Brought:
     """Whether all objects have the same one, and not each its own dictionary."""
     statics: Any = None
     """What else it depends on, and what of its object it used (`Given`)."""
+    shape: tuple[Any, ...] = ()
+    """That of its object (`Inputs`)."""
     traced: dict[int, int] = field(default_factory=dict)
     """Python numbers that the program takes as arrays: their places among the leaves,
     by position."""
@@ -177,7 +179,7 @@ class About(int):
                 its_code.append(f"{name}(out, {arrays})")
                 continue
             names[name] = each.record
-            each.key.learned.put_kind(each.statics.statics, each.statics.uses)
+            each.key.learned.put_kind(each.shape, each.statics.uses)
             reader = given if each.is_argument else returned
             leaves = [*map(reader.leaf, each.leaves)]
             has_used = bool(each.statics.uses.positions)
@@ -349,6 +351,7 @@ def _computed_on(
             leaves=tuple(places[id(x)] for x in holders if id(x) in places),
             is_shared=template.whole is not None,
             statics=uses.statics(outside),
+            shape=outside.shape,
             inputs=outside if traced else None,
             traced=traced,
         )
