@@ -19,7 +19,7 @@ import jax
 from .._compat import CONCRETE, current_trace, has_processes, is_jitted
 from .._core.computed import Computed
 from .._core.fields import walk
-from .._core.inputs import NUMBERS, Inputs
+from .._core.inputs import ARRAY, NUMBERS, Inputs
 from .._core.levels import traces_in
 from .._core.memo import inputs_of
 from .._core.spread import are_global, is_global
@@ -133,7 +133,8 @@ def _parts_of(obj: Any) -> tuple[list[Any], Any]:
         return [x for x in walk(obj) if isinstance(x, jax.Array)], None
     arrays = [repr(x) if type(x) in NUMBERS else x for x in inputs.arrays]
     strings = [repr(x) for x in inputs.statics if type(x) is str]
-    return [*arrays, *strings], inputs.statics
+    pairs = zip(inputs.statics, inputs.shape, strict=True)
+    return [*arrays, *strings], tuple(x for x, kind in pairs if kind is not ARRAY)
 
 
 def _carried(program: Program) -> str:

@@ -93,14 +93,15 @@ class Inputs:
 
     arrays: list[Any]
     """Arrays and Python numbers, in an order that depends on the static parts alone."""
-    looks: tuple[Any, ...]
-    """Of each of them, what a body can see without using its contents."""
+    parts: tuple[int, ...]
+    """The numbers of these among all parts."""
     statics: tuple[Any, ...]
-    """All parts, in the same order: `ARRAY` for an array, `Fields` for what is taken
-    apart, and else what distinguishes it from others."""
+    """All parts, in the same order: what a body can see of an array without using its
+    contents, `Fields` for what is taken apart, and else what distinguishes a part from
+    others."""
     shape: tuple[Any, ...]
-    """The same without what distinguishes parts from others of their kind: which
-    numbers the parts have."""
+    """The same with `ARRAY` for an array, and without what distinguishes a part from
+    others of its kind: which numbers the parts have."""
     orders: tuple[Any, ...]
     """The orders of the keys of dictionaries; None where they are sorted, as they are
     in a dictionary that JAX has rebuilt."""
@@ -133,7 +134,7 @@ class Inputs:
     @property
     def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given((), True, (), ())._replace(supplied=self.supplied)
+        return self.given((), True, ())._replace(supplied=self.supplied)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -145,43 +146,42 @@ class Inputs:
         self,
         used: Iterable[int],
         is_ordered: bool,
-        unread: Iterable[int],
-        unread_parts: Iterable[int],
+        unread: Container[int],
         reads: Container[Any] = (),
     ) -> "Given":
         """The same for a body that uses the contents of some of the arrays, to which
-        the order of dictionaries matters or not, which doesn't read others, nor these
-        parts, and which reads these values, of the object itself or also of others
-        (`Uses`)."""
-        looks, statics, used = [*self.looks], [*self.statics], {*used}
-        for i in unread_parts:
-            statics[i] = self.shape[i]
-        for i in unread:
-            looks[i] = None
+        the order of dictionaries matters or not, which doesn't read these parts, and
+        which reads these values, of the object itself or also of others (`Uses`)."""
+        pairs = zip(self.statics, self.shape, strict=True)
+        statics = [y if i in unread else x for i, (x, y) in enumerate(pairs)]
         bits: list[Any] = []
-        for i, look in enumerate(looks):
-            if look is None or i in used:
+        for i in {*range(len(self.arrays))}.difference(used):
+            array, part = self.arrays[i], self.parts[i]
+            if part in unread:
                 continue
+            look = statics[part]
             if not look[0]:  # it has no shape
-                bits.append((i, bits_of(self.arrays[i])))
-            if getattr(self.arrays[i], "_committed", False) and has_several_devices():
-                looks[i] = (*look, self.arrays[i].sharding)  # what it makes is there
+                bits.append((i, bits_of(array)))
+            if getattr(array, "_committed", False) and has_several_devices():
+                statics[part] = (*look, array.sharding)  # what it makes is there
         orders = self.orders if is_ordered else ()
         supplied = self.supplied and tuple(
             (number, key, value)
             for number, key, value in self.supplied
             if (key, False) in reads or (number == 0 and (key, True) in reads)
         )
-        return Given(tuple(statics), tuple(looks), tuple(bits), orders, supplied)
+        return Given(tuple(statics), tuple(bits), orders, supplied)
+
+    def positions(self, parts: Container[int]) -> set[int]:
+        """Which of the arrays are among these parts."""
+        return {i for i, part in enumerate(self.parts) if part in parts}
 
 
 class Given(NamedTuple):
     """What a value depends on besides the contents of arrays."""
 
     statics: tuple[Any, ...]
-    """The shape of a part that makes no difference (`Inputs.shape`)."""
-    looks: tuple[Any, ...]
-    """Of arrays; None for one that makes no difference."""
+    """Of a part that makes no difference, only the shape (`Inputs.shape`)."""
     bits: tuple[Any, ...]
     """Of numbers, by position; None for an array that could be one: for JAX, both are
     the same."""
@@ -217,7 +217,6 @@ def inputs_in_fields(
     statics: list[Any] = []
     shape: list[Any] = []
     arrays: list[Any] = []
-    looks: list[Any] = []
     orders: list[Any] = []
     seen: dict[int, int] = {}
     around: set[int] = set()
@@ -231,7 +230,8 @@ def inputs_in_fields(
     while stack:
         thing = stack.pop()
         cls = type(thing)
-        part = kind = None
+        part: Any = None
+        kind: Any = None
         if cls is _End:
             around.discard(thing.id)
             keys_around -= thing.is_key
@@ -241,14 +241,14 @@ def inputs_in_fields(
         if cls is not ArrayImpl and is_ref(thing):
             return None
         if cls is ArrayImpl or is_array(thing):
-            part = kind = ARRAY
+            kind = ARRAY
             if cls in NUMBERS:
-                looks.append(aval_of_number(thing))
+                part = aval_of_number(thing)
             elif isinstance(thing, np.ndarray):
                 writable.add(len(arrays))
-                looks.append((thing.shape, thing.dtype, cls))
+                part = (thing.shape, thing.dtype, cls)
             else:
-                looks.append(look_of(thing))
+                part = look_of(thing)
             arrays.append(thing)
         elif not _is_describable(thing):
             return None
@@ -301,7 +301,7 @@ def inputs_in_fields(
         in_keys = {*range(len(arrays))}
     return Inputs(
         arrays,
-        tuple(looks),
+        tuple([i for i, kind in enumerate(shape) if kind is ARRAY]),
         tuple(statics),
         tuple(shape),
         tuple(orders),
@@ -312,7 +312,7 @@ def inputs_in_fields(
 
 
 ARRAY: Any = object()
-"""Among the static parts: the place of an array."""
+"""In a shape: the place of an array."""
 
 
 class Fields(NamedTuple):
@@ -568,9 +568,7 @@ class Copy:
         self._copies: dict[int, tuple[Any, Held]] = {}
         self._around: set[int] = set()
         self._arrays_seen = 0
-        self._place = 0
-        self.parts = 0
-        """How many there are."""
+        self._parts = 0
         self.read = Held()
         """What was read since."""
         self.originals: dict[int, tuple[Any, Any]] = {}
@@ -589,13 +587,11 @@ class Copy:
     def _copy(self, thing: Any) -> tuple[Any, Held]:
         """A copy of a part, and what is read with the field that the part is in. (Parts
         are numbered as in `inputs_in_fields`.)"""
-        held, number = Held(), self.parts
+        held, number = Held(), self._parts
         held.parts.add(number)
-        self.parts += 1
+        self._parts += 1
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
-            held.positions.add(self._place)
-            self._place += 1
             return next(self._arrays), held
         if is_whole(thing):
             return self._instead.get(number, thing), held

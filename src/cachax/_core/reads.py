@@ -22,15 +22,12 @@ class Held:
     """What a part of an object holds that counts if the part is read."""
 
     def __init__(self) -> None:
-        self.positions: set[int] = set()
-        """Those of arrays and numbers."""
         self.parts: set[int] = set()
-        """The numbers of all parts (`Inputs.statics`)."""
+        """Their numbers (`Inputs.statics`)."""
         self.has_dictionary = False
         """Whether there is one whose order can be seen."""
 
     def add(self, other: "Held") -> None:
-        self.positions |= other.positions
         self.parts |= other.parts
         self.has_dictionary |= other.has_dictionary
 

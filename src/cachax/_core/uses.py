@@ -11,7 +11,7 @@ import functools
 import operator
 import re
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
@@ -77,13 +77,11 @@ class Uses(NamedTuple):
 
     positions: tuple[int, ...]
     """The arrays it used. Of the others only the shape, dtype and weak type count, if
-    the body read the field that they are in."""
+    the body read the field that they are in. (Numbers in `Inputs.arrays`.)"""
     is_ordered: bool
     """Whether the order of dictionaries may matter."""
     unread: tuple[int, ...] = ()
-    """The arrays and numbers that make no difference."""
-    unread_parts: tuple[int, ...] = ()
-    """The static parts that make no difference."""
+    """The parts that make no difference, arrays or not."""
     is_host: bool = False
     """Whether the body looks at contents of arrays, or can't be traced."""
     reads: tuple[Any, ...] = ()
@@ -105,8 +103,7 @@ class Uses(NamedTuple):
     @property
     def kind(self) -> "Kind":
         """Which parts count."""
-        parts = self.unread_parts
-        return self.positions, self.is_ordered, self.unread, parts, self.reads
+        return self.positions, self.is_ordered, self.unread, self.reads
 
     def statics(self, inputs: Inputs) -> Given:
         """The rest: what distinguishes values that came from the same arrays."""
@@ -114,7 +111,7 @@ class Uses(NamedTuple):
         return given._replace(settings=settings(), uses=self)
 
 
-Kind = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
+Kind = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[Any, ...]]
 _is_ordered = operator.itemgetter(1)
 
 
@@ -122,30 +119,28 @@ def _uses(
     inputs: Inputs,
     used: Iterable[int],
     read: Iterable[int],
-    parts: Container[int],
     is_ordered: bool,
     is_host: bool = False,
     reads: Iterable[Any] = (),
 ) -> Uses:
-    positions = tuple(sorted({*used} - inputs.numbers))
-    read = {*used, *read}
+    used = {*used}
+    read = {*read, *(inputs.parts[i] for i in used)}
+    unread = tuple([i for i in range(len(inputs.statics)) if i not in read])
+    positions = tuple(sorted(used - inputs.numbers))
     is_ordered = is_ordered and bool(inputs.orders)
-    unread = tuple([i for i in range(len(inputs.arrays)) if i not in read])
-    statics = (i for i, x in enumerate(inputs.statics) if x is not ARRAY)
-    unread_parts = tuple([i for i in statics if i not in parts])
-    return Uses(positions, is_ordered, unread, unread_parts, is_host, tuple(reads))
+    return Uses(positions, is_ordered, unread, is_host, tuple(reads))
 
 
 def no_array(inputs: Inputs) -> Uses:
     """For a value that the user supplied."""
-    return _uses(inputs, (), (), (), False)
+    return _uses(inputs, (), (), False)
 
 
 def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
     """For a body that may use anything."""
     every = range(len(inputs.arrays))
     parts = range(len(inputs.statics))
-    return _uses(inputs, every, every, parts, True, is_host, reads)
+    return _uses(inputs, every, parts, True, is_host, reads)
 
 
 class Learned:
@@ -288,7 +283,7 @@ def _follow(
     ]
     copy = _copy(obj, arrays)
     with at_trace(trace):
-        reading = Reading(trace, obj, copy, arrays, only_known)
+        reading = Reading(trace, obj, copy, arrays, inputs, only_known)
         value = _run(body, reading, copy)
     leaves, structure = flatten(value, copy.is_copy)
     rebuilt = structure.unflatten([*map(copy.original, leaves)])
@@ -300,21 +295,20 @@ def _follow(
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
-    read, its_parts = copy.read.positions, copy.read.parts
-    if trace.has_closures or parts:
-        its_parts = {*range(len(inputs.statics))}
+    read = copy.read.parts
     if trace.has_closures:
-        read = {*range(len(inputs.arrays))}
+        read = {*range(len(inputs.statics))}
     for its in filter(None, map(inputs_of, parts)):
-        read |= _places(arrays, its, ())
+        places = _places(arrays, its, range(len(its.arrays)))
+        read |= _parts_with(places, inputs.parts, inputs.shape)
     # What of numpy's arrays is used is not known, nor what depends on it.
-    is_known = read.isdisjoint(inputs.writable | inputs.in_keys)
+    is_known = inputs.positions(read).isdisjoint(inputs.writable | inputs.in_keys)
     if uses is not None and is_known and all(map(is_rebuilt, parts)):
         is_ordered = copy.read.has_dictionary or trace.has_closures or bool(parts)
         used = trace.inputs_of([*leaves, *walk_fields(parts)])
         used |= trace.seen | reading.not_followed
         is_host = trace.looked_at or bool(reading.not_followed)
-        uses = _uses(inputs, used, read, its_parts, is_ordered, is_host, reads)
+        uses = _uses(inputs, used, read, is_ordered, is_host, reads)
         uses = uses._replace(is_varying=is_host)
     found = [trace.value(copy.original(x)) for x in leaves]
     are_results = [*map(trace.own, leaves)]
@@ -577,14 +571,14 @@ class Reading:
         obj: Any,
         copy: Copy,
         arrays: Sequence[Any],
+        inputs: Inputs,
         only_known: bool,
     ) -> None:
         self.copy: Any = copy
         self.read = copy.read
         """What is read, by the bodies of these values too."""
         self._arrays = arrays
-        self._parts = copy.parts
-        """How many parts the object has."""
+        self._parts, self._shape = inputs.parts, inputs.shape
         self.only_known = only_known
         """Whether nothing may be computed."""
         self._obj = obj
@@ -632,20 +626,15 @@ class Reading:
             self.is_shareable = False
             return self._as_inputs(value, ())
         self.reads |= {(key, is_same and x): None for key, x in uses.reads}
-        read = _places(self._arrays, inputs, uses.unread)
-        self.read.positions |= read
-        self.read.parts |= self._parts_read(uses, inputs if is_same else None)
+        parts = {*range(len(inputs.statics))}.difference(uses.unread)
+        places = _places(self._arrays, inputs, inputs.positions(parts))
+        if not is_same:
+            parts = _parts_with(places, self._parts, self._shape)
+        self.read.parts |= parts
         self.read.has_dictionary |= uses.is_ordered
         if uses.is_host or not _is_visible(value):
-            self.not_followed |= read
+            self.not_followed |= places
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
-
-    def _parts_read(self, uses: Uses, inputs: Inputs | None) -> set[int]:
-        """The static parts of the object that a value depends on. All, if it is not a
-        value of the object itself."""
-        if inputs is None:
-            return {*range(self._parts)}
-        return {*range(len(inputs.statics))}.difference(uses.unread_parts)
 
     def note_failure(self) -> None:
         """A body that it reads a value of has raised, and it may catch that: it depends
@@ -657,8 +646,7 @@ class Reading:
 
     def note_all(self) -> None:
         """All of the object may have been read."""
-        self.read.positions.update(range(len(self._arrays)))
-        self.read.parts.update(range(self._parts))
+        self.read.parts.update(range(len(self._shape)))
         self.read.has_dictionary = True
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
@@ -671,18 +659,22 @@ class Reading:
         )
 
 
-def _places(mine: Sequence[Any], inputs: Inputs, unread: Iterable[int]) -> set[int]:
-    """Which of the arrays of an object are those of an object inside, or of the same,
-    without those that are not read: they follow each other. All, if that can't be
-    told."""
+def _places(mine: Sequence[Any], inputs: Inputs, read: Iterable[int]) -> set[int]:
+    """Which of the arrays of an object are these of an object inside, or of the same:
+    they follow each other. All, if that can't be told."""
     its = inputs.arrays
     starts = [
         start
         for start in range(len(mine) - len(its) + 1)
         if all(map(operator.is_, mine[start : start + len(its)], its))
     ]
-    read = {*range(len(its))}.difference(unread)
     return {x + i for x in starts for i in read} if starts else {*range(len(mine))}
+
+
+def _parts_with(places: set[int], parts: Sequence[int], shape: Any) -> set[int]:
+    """These arrays of an object and all that is static, as parts."""
+    statics = (i for i, kind in enumerate(shape) if kind is not ARRAY)
+    return {*statics, *(parts[i] for i in places)}
 
 
 def _is_visible(value: Any) -> bool:

@@ -87,7 +87,7 @@ class Value:
     def looks(self) -> Any:
         """The static parts of the object, with the shapes of its arrays: a program
         serves one of them, so that a call need not look at shapes."""
-        return None if self.statics is None else self.statics[:2]
+        return None if self.statics is None else self.statics.statics
 
 
 Answers = dict[Ask, Value]
@@ -240,7 +240,7 @@ class Demand:
         uses: Uses = record.uses
         if not mapped.finds(uses) or key.is_order_seen(owner, inputs, uses):
             return None
-        places: Any = mapped.places
+        places: Any = mapped.of_arrays
         positions = tuple([places[i] for i in uses.positions])
         numbers = [places[i] for i, _ in record.statics.bits]
         others = inputs.numbers | inputs.writable
@@ -252,13 +252,11 @@ class Demand:
         packed = packed_of(record, owner, uses.arrays(inputs), self.static_numpy)
         if packed is None:
             return None
-        unread = {*uses.unread_parts}
-        statics = (place for i, place in mapped.statics.items() if i not in unread)
         return Value(
             packed,
             by_object=False,
             positions=positions,
-            numbers=(*(i for i in numbers if i is not None), *statics),
+            numbers=(*(i for i in numbers if i is not None), *mapped.statics(uses)),
             statics=record.statics,
             has_atoms=None in numbers,
             dropped=mapped.dropped_by(uses),
@@ -512,7 +510,7 @@ def _inner(uses: Uses, inputs: Inputs, mapped: Map) -> tuple[Any, ...] | None:
     found: list[Any] = []
     for key, is_same in uses.reads:
         its = key.learned.get(inputs) if is_same else None
-        places = [None] if its is None else [mapped.places[i] for i in its.positions]
+        places = [None] if its is None else [mapped.of_arrays[i] for i in its.positions]
         if None in places:
             return None
         found.append((key, tuple(places)))

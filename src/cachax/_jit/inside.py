@@ -70,8 +70,7 @@ def new_in_call(entry: Any, call: Call) -> New | None:
             return None
         if need.value.dropped and not survives(owner, *flatten(owner)[::-1]):
             return None  # inside, it is a different object
-        its_places = entry.maps[slot].places
-        unread = {its_places[i] for i in need.value.statics.uses.unread}
+        unread = entry.maps[slot].unread(need.value.statics.uses)
         read = (leaves[i] for i in span if i not in unread)
         others = [x for x in read if not isinstance(x, jax.Array)]
         if others and not (

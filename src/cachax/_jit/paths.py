@@ -113,27 +113,35 @@ class Map:
     """Where the parts of an object are in a tree: for objects of one shape."""
 
     shape: tuple[Any, ...]
-    places: list[int | None]
-    """For each array, its number among the leaves. None for a number that is a static
-    part, -1 for what is not in the tree."""
-    statics: dict[int, int]
-    """Static parts that are leaves, likewise."""
+    places: dict[int, int | None]
+    """The number of each part among the leaves. None for a static part of the tree, -1
+    for what is not in it."""
     dropped: dict[int, tuple[int, ...]]
     """Numbers, strings and None that are not in the tree, and which part of which part
     leads to them. A call compares them: a class may make them again."""
-    lost: frozenset[int]
-    """Other parts that are not in the tree."""
+
+    @property
+    def of_arrays(self) -> list[int | None]:
+        """Those of the arrays."""
+        return [self.places[i] for i, kind in enumerate(self.shape) if kind is ARRAY]
+
+    def statics(self, uses: Any) -> list[int]:
+        """The leaves that are static parts, and that a value depends on."""
+        pairs = ((i, x) for i, x in self.places.items() if i not in uses.unread)
+        return [x for i, x in pairs if self.shape[i] is not ARRAY and x is not None]
 
     def finds(self, uses: Any) -> bool:
         """Whether a call can compare all that a value depends on."""
-        places = {i for i, x in enumerate(self.places) if x == -1}
-        return self.lost <= {*uses.unread_parts} and places <= {*uses.unread}
+        lost = (i for i, place in self.places.items() if place == -1)
+        return all(i in uses.unread for i in lost)
 
     def dropped_by(self, uses: Any) -> list[tuple[int, ...]]:
         """The paths to what a value depends on and is not in the tree."""
-        arrays = [i for i, x in enumerate(self.shape) if x is ARRAY]
-        unread = {*uses.unread_parts, *(arrays[i] for i in uses.unread)}
-        return [path for part, path in self.dropped.items() if part not in unread]
+        return [path for i, path in self.dropped.items() if i not in uses.unread]
+
+    def unread(self, uses: Any) -> set[int | None]:
+        """The leaves that make no difference."""
+        return {self.places.get(i) for i in uses.unread}
 
 
 def map_of(obj: Any, start: int) -> Map | None:
@@ -169,31 +177,27 @@ def map_of(obj: Any, start: int) -> Map | None:
         return next(places, -1) if is_same else None
 
     found = {id(x): place for place, x in enumerate(leaves)}
-    places: list[int | None] = []
-    statics: dict[int, int] = {}
+    places: dict[int, int | None] = {}
     dropped: dict[int, tuple[int, ...]] = {}
-    lost: set[int] = set()
+    arrays = iter(enumerate(marks))
     for part, (kind, (path, thing)) in enumerate(zip(inputs.shape, parts, strict=True)):
-        is_array, mark, place = kind is ARRAY, object(), None
+        mark, place = object(), None
         is_static = any(path[:i] in in_structure for i in range(len(path) + 1))
-        if is_array and type(thing) not in NUMBERS:
-            place = found.get(id(marks[len(places)]), -1)
-        elif not is_static and is_array:
-            others = [*marks[: len(places)], mark, *marks[len(places) + 1 :]]
-            place = place_of(part, others, mark)
-        elif not is_static and (
-            kind is None or (type(kind) is Fields and not kind.parts)
-        ):
+        is_empty = kind is None or (type(kind) is Fields and not kind.parts)
+        if kind is ARRAY:
+            number, its_mark = next(arrays)
+            if type(thing) not in NUMBERS:
+                place = found.get(id(its_mark), -1)
+            elif not is_static:
+                others = [*marks[:number], mark, *marks[number + 1 :]]
+                place = place_of(part, others, mark)
+        elif not is_static and is_empty:
             place = place_of(part, marks, mark)
         if place == -1 and type(thing) in BUILTIN_ATOMS:
             place, dropped[part] = None, path
-        if is_array:
-            places.append(place if place in (None, -1) else start + place)
-        elif place == -1:
-            lost.add(part)
-        elif place is not None:
-            statics[part] = start + place
-    return Map(inputs.shape, places, statics, dropped, frozenset(lost))
+        if kind is ARRAY or is_empty:
+            places[part] = place if place in (None, -1) else start + place
+    return Map(inputs.shape, places, dropped)
 
 
 def _flattened(obj: Any, arrays: Any, instead: Any = None) -> tuple[Any, Any]:

@@ -318,7 +318,7 @@ def _computed_on(
         depends_on_supplied = key in supplied or noted.statics.supplied
         if depends_on_supplied or not table.holds(noted, inputs):
             continue
-        if not loose.issubset(uses.unread):
+        if any(inputs.parts[i] not in uses.unread for i in loose):
             continue
         outside = inputs
         if traced:
