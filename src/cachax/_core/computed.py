@@ -12,6 +12,7 @@ from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .arguments import Arguments, NotKeptError
 from .fields import is_open, walk
+from .follow import check_unchanged, is_unchanged
 from .inputs import NUMBERS, CannotRebuildError, Given, Inputs
 from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
 from .memo import (
@@ -27,27 +28,12 @@ from .memo import (
     supplied_for,
 )
 from .recent import Recent
+from .run import compute, compute_part
 from .structure import flatten, survives
-from .uses import (
-    Learned,
-    NotKnownError,
-    Uses,
-    all_reads,
-    check_unchanged,
-    compute,
-    compute_part,
-    computes_alike,
-    everything,
-    is_deep,
-    is_order_seen,
-    is_unchanged,
-    learn,
-    leaves_traced,
-    no_array,
-    note_parts,
-    reading_of,
-)
+from .traced import computes_alike, is_order_seen, learn, leaves_traced
+from .uses import Learned, Uses, all_reads, everything, no_array
 from .values import template_of
+from .values_read import NotKnownError, is_deep, note_parts, reading_of
 
 MISSING: Any = object()
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from .._core.fields import instance_dict
 from .._core.levels import traces_in
 from .._core.memo import Key, Memo, memos
 from .._core.property import cached_property
-from .._core.uses import is_tracing_a_body
+from .._core.values_read import is_tracing_a_body
 from .._core.watch import Wrap
 from .._jit.vmap import BatchKey
 from .causes import why_inline

@@ -1,0 +1,189 @@
+"""What can be learned about a body without computing anything."""
+
+import functools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._compat import (
+    Tracer,
+    base_of,
+    eval_jaxpr,
+    hidden_in,
+    operations_in,
+    tracing_is_forbidden,
+    without_unused,
+)
+from .dependence import Dependence
+from .follow import Body, NotAFunctionError, copy_for, follow
+from .inputs import Copy, Inputs, Same, identity_of, in_order, look_of
+from .memo import can_have_values, inputs_of, memo_of
+from .spread import is_global
+from .structure import flatten
+from .uses import Learned, Uses, all_reads, everything
+
+_ADDRESS = re.compile(" at 0x[0-9a-fX]+")
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A body as operations on the arrays of an object."""
+
+    jaxpr: Any
+    structure: Any
+    statics: list[Any]
+    """The leaves of the value that are not results of the operations, else None."""
+    uses: Uses | None
+    values: list[Any]
+    """What tells the cached values that it read from others."""
+
+    def run(self, arrays: Sequence[Any]) -> Any:
+        """On these arrays. Those that it doesn't use may be anything."""
+        jaxpr, is_used = without_unused(self.jaxpr)
+        used = [x for x, is_used in zip(arrays, is_used, strict=True) if is_used]
+        results = iter(eval_jaxpr(jaxpr, self.jaxpr.consts, *used))
+        leaves = [next(results) if x is None else x[0] for x in self.statics]
+        return self.structure.unflatten(leaves)
+
+    def is_same(self, other: "Traced") -> bool:
+        """Whether both are the same function of the arrays."""
+        return bool(
+            self.uses == other.uses
+            and self.values == other.values
+            and self.structure == other.structure
+            and str(self.structure) == str(other.structure)
+            and self._text() == other._text()
+            and self._hidden() == other._hidden()
+        )
+
+    def _text(self) -> str:
+        return _ADDRESS.sub("", str(self.jaxpr.jaxpr))
+
+    def _hidden(self) -> list[Any]:
+        hidden = map(_contents_of, [*self.jaxpr.consts, *hidden_in(self.jaxpr.jaxpr)])
+        statics = (None if x is None else identity_of(x[0]) for x in self.statics)
+        return [*hidden, *statics]
+
+
+def _contents_of(const: Any) -> Any:
+    """What distinguishes an array that a body makes: each run makes its own."""
+    is_array = isinstance(const, jax.Array | np.ndarray)
+    if not is_array or isinstance(const, Tracer) or is_global(const):
+        return Same(const)
+    return look_of(const), np.asarray(base_of(const)).tobytes()
+
+
+def trace_body(
+    body: Body,
+    obj: Any,
+    inputs: Inputs,
+    traced_numbers: Iterable[int] = (),
+    only_known: bool = False,
+) -> Traced | None:
+    """None if the body can't be traced, or does more than return a value."""
+    found: Any = None
+
+    def of_arrays(given: list[Any]) -> list[Any]:
+        nonlocal found
+        trace = Dependence()
+        try:
+            run = follow(trace, body, obj, inputs, given, traced_numbers, only_known)
+        finally:
+            trace.end()
+        if trace.looked_at or trace.has_closures:  # of a callback, maybe
+            raise NotAFunctionError
+        leaves = zip(run.leaves, run.are_results, strict=True)
+        statics = [None if is_result else (x,) for x, is_result in leaves]
+        found = (run.structure, statics, run.uses, run.values)  # without tracers
+        return [*compress(run.leaves, run.are_results)]
+
+    try:
+        jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
+    except Exception:  # whatever a body raises: it is run again as it is, and shows it
+        return None
+    return Traced(jaxpr, *found)
+
+
+def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
+    """What the body uses, without computing anything."""
+    uses = learned.get(inputs)
+    if uses is not None:
+        return uses
+    traced = None
+    if not tracing_is_forbidden() and len(inputs.numbers) < len(inputs.arrays):
+        traced = trace_body(body, obj, inputs)
+    if traced is None or traced.uses is None:
+        return everything(inputs, reads=all_reads(obj))
+    learned.put(inputs, traced.uses)
+    return learned.get(inputs) or traced.uses
+
+
+def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
+    """Whether the body does something else if the keys of dictionaries are sorted, or
+    may do so."""
+    try:
+        other = Copy(obj, inputs.arrays, in_order).obj
+    except Exception:  # it can't be copied
+        return True
+    its = inputs_of(other)
+    traces = [
+        None if x is None else trace_body(body, each, x, only_known=True)
+        for each, x in ((obj, inputs), (other, its))
+    ]
+    here, there = traces
+    return here is None or there is None or not here.is_same(there)
+
+
+def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
+    """Which leaves of the value depend on Python numbers that `jit` would trace."""
+    traced = trace_body(body, obj, inputs, traced_numbers=inputs.numbers)
+    return () if traced is None else tuple(x is None for x in traced.statics)
+
+
+def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:
+    """Whether a body does the same if the Python numbers and numpy arrays of `obj` are
+    traced: it returns none of them, and computes nothing from them alone. (Python and
+    numpy have other rules than JAX: `2**40`, the sum of many small integers.)"""
+    others = inputs.numbers | inputs.writable
+    outside = _inlined(body, obj, inputs, others)
+    inside = _inlined(body, obj, inputs, frozenset())
+    return outside is not None and outside == inside
+
+
+def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> Any:
+    """The operations of a body, those of other bodies included, the types of its
+    results, and the static parts of the values that it reads. None if it can't be
+    traced, or if a result is not an array of JAX."""
+    structure: Any = None
+    statics: list[Any] = []
+
+    def run_body(obj: Any, key: Any) -> Any:
+        value = key.body(obj)
+        leaves, structure = flatten(value)
+        kinds = [None if isinstance(x, jax.Array) else identity_of(x) for x in leaves]
+        statics.append((str(structure), kinds))
+        return value
+
+    def of_arrays(given: list[Any]) -> list[Any]:
+        nonlocal structure
+        arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
+        copy = copy_for(obj, arrays)
+        for new, _ in copy.originals.values():
+            if can_have_values(new):
+                memo_of(new).provider = functools.partial(run_body, new)
+        leaves, structure = flatten(body(copy.obj))
+        if not all(isinstance(x, jax.Array) for x in leaves):
+            raise NotAFunctionError
+        return leaves
+
+    try:
+        jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
+    except Exception:  # whatever a body raises
+        return None
+    types = [str(x) for x in jaxpr.out_avals]
+    return operations_in(jaxpr.jaxpr), structure, types, statics

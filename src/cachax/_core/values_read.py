@@ -1,0 +1,193 @@
+"""Cached values that a body reads while it is followed: inputs of its trace."""
+
+import operator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from .dependence import Dependence
+from .fields import walk, walk_fields
+from .inputs import ARRAY, CannotRebuildError, Copy, Inputs, identity_of
+from .levels import traces_in
+from .memo import has_supplied, inputs_of
+from .structure import flatten, survives
+from .uses import Uses, all_reads
+from .values import has_hidden_arrays
+
+_DEEPEST = 10
+"""Bodies that run inside each other and are looked at. Each takes some 15 Python
+frames, of which there are 1,000."""
+
+
+class Reading:
+    """Cached values that a traced body reads: inputs of its trace, with their uses."""
+
+    def __init__(
+        self,
+        trace: Dependence,
+        obj: Any,
+        copy: Copy,
+        arrays: Sequence[Any],
+        inputs: Inputs,
+        only_known: bool,
+    ) -> None:
+        self.copy: Any = copy
+        self.read = copy.read
+        """What is read, by the bodies of these values too."""
+        self._arrays = arrays
+        self._parts, self._shape = inputs.parts, inputs.shape
+        self.only_known = only_known
+        """Whether nothing may be computed."""
+        self._obj = obj
+        self._trace: Any = trace
+        self.reads: dict[Any, None] = {}
+        self.values: list[Any] = []
+        self.not_followed: set[int] = set()
+        """Those that count as used, because a value of the host, or one with hidden
+        arrays, depends on them."""
+        self.is_shareable = True
+
+    def close(self) -> None:
+        """Let go of all tracers: the trace is over."""
+        self.copy = self._trace = None
+        self._arrays = ()
+
+    def original(self, obj: Any) -> Any:
+        """What `obj` is a copy of, or None."""
+        if self.copy.is_copy(obj):
+            return self.copy.original(obj)
+        is_made = traces_in(obj) == {self._trace}
+        return self._made_of_values(obj) if is_made else None
+
+    def _made_of_values(self, obj: Any) -> Any:
+        """An object that the body made, with the arrays behind the tracers."""
+        inputs = inputs_of(obj)
+        originals = map(self.copy.original, walk_fields(obj))
+        if inputs is None or any(map(has_supplied, originals)):
+            return None
+        try:
+            values = map(self._trace.value, inputs.arrays)
+            return Copy(obj, values, keep_keys=False).obj
+        except CannotRebuildError:
+            return None
+
+    def value(
+        self, key: Any, obj: Any, value: Any, original: Any, uses: Uses | None
+    ) -> Any:
+        """What a body sees of a value that was computed for the original object."""
+        is_same = original is self._obj
+        self.reads[key, is_same] = None
+        self.values += (key, *map(identity_of, flatten(value)[0]))
+        inputs = inputs_of(obj)
+        if uses is None or inputs is None:
+            self.is_shareable = False
+            return self._as_inputs(value, ())
+        self.reads |= {(key, is_same and x): None for key, x in uses.reads}
+        parts = {*range(len(inputs.statics))}.difference(uses.unread)
+        places = places_in(self._arrays, inputs, inputs.positions(parts))
+        if not is_same:
+            parts = parts_with(places, self._parts, self._shape)
+        self.read.parts |= parts
+        self.read.has_dictionary |= uses.is_ordered
+        if uses.is_host or not _is_visible(value):
+            self.not_followed |= places
+        return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
+
+    def note_failure(self) -> None:
+        """A body that it reads a value of has raised, and it may catch that: it depends
+        on whatever that body has read."""
+        every = range(len(self._arrays))
+        self.not_followed.update(every)
+        self.note_all()
+        self.reads |= all_reads(self._obj)
+
+    def note_all(self) -> None:
+        """All of the object may have been read."""
+        self.read.parts.update(range(len(self._shape)))
+        self.read.has_dictionary = True
+
+    def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
+        if not _is_visible(value):
+            return value
+        leaves, structure = flatten(value)
+        trace = self._trace
+        return structure.unflatten(
+            [trace.tracer(x, used) if isinstance(x, jax.Array) else x for x in leaves]
+        )
+
+
+def places_in(mine: Sequence[Any], inputs: Inputs, read: Iterable[int]) -> set[int]:
+    """Which of the arrays of an object are these of an object inside, or of the same:
+    they follow each other. All, if that can't be told."""
+    its = inputs.arrays
+    starts = [
+        start
+        for start in range(len(mine) - len(its) + 1)
+        if all(map(operator.is_, mine[start : start + len(its)], its))
+    ]
+    return {x + i for x in starts for i in read} if starts else {*range(len(mine))}
+
+
+def parts_with(places: set[int], parts: Sequence[int], shape: Any) -> set[int]:
+    """These arrays of an object and all that is static, as parts."""
+    statics = (i for i, kind in enumerate(shape) if kind is not ARRAY)
+    return {*statics, *(parts[i] for i in places)}
+
+
+def _is_visible(value: Any) -> bool:
+    """Whether JAX sees all arrays in a value, and can rebuild it."""
+    if has_hidden_arrays(value) or any(map(has_supplied, walk(value))):
+        return False
+    leaves, structure = flatten(value)
+    return survives(value, structure, leaves)
+
+
+class NotKnownError(Exception):
+    """A body reads a value that would have to be computed."""
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Reading] = []
+        self.is_paused = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        before, self.is_paused = self.is_paused, True
+        try:
+            yield
+        finally:
+            self.is_paused = before
+
+
+running = _Stack()
+
+
+def reading_of(obj: Any) -> tuple[Reading, Any] | None:
+    """The trace of a body that `obj` is a copy for, and what it is a copy of."""
+    for reading in reversed(running.stack):
+        original = reading.original(obj)
+        if original is not None:
+            return reading, original
+    return None
+
+
+def note_parts(obj: Any) -> None:
+    """A body reads a value of an object that it has made around parts of its object:
+    what of these is read is not known."""
+    for reading in running.stack:
+        if any(map(reading.copy.is_copy, walk_fields(obj))):
+            reading.note_all()
+
+
+def is_deep() -> bool:
+    """Whether so many bodies are running inside each other that one more is run as it
+    is."""
+    return running.is_paused or len(running.stack) >= _DEEPEST
+
+
+def is_tracing_a_body() -> bool:
+    return bool(running.stack)
