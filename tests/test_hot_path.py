@@ -182,7 +182,7 @@ def test_many_objects_in_turn() -> None:
     in_turn = itertools.cycle(objects)
     counts = counted(lambda: fun(next(in_turn)))
     assert counts["functions"] <= 2
-    assert counts["instructions"] <= 70
+    assert counts["instructions"] <= 74
 
 
 class Loose:
@@ -309,14 +309,14 @@ def test_known_objects_that_were_never_together() -> None:
         fun(*next(pairs))
     counts = counted(lambda: fun(*next(pairs)))
     assert counts["functions"] <= 30
-    assert counts["instructions"] <= 655
+    assert counts["instructions"] <= 661
 
 
 @pytest.mark.parametrize(
     ("body", "most"),
     [
-        (lambda p: p["w"] * jnp.ones(2) + jnp.eye(2), 380),
-        (lambda p: sum(jnp.sum(x) for x in p.values()), 510),
+        (lambda p: p["w"] * jnp.ones(2) + jnp.eye(2), 384),
+        (lambda p: sum(jnp.sum(x) for x in p.values()), 514),
     ],
 )
 def test_a_loop_whose_value_depends_on_a_dictionary(body: Any, most: int) -> None:
@@ -635,3 +635,56 @@ def test_two_states_that_are_new_in_turn() -> None:
     for _ in range(12):
         call()
     assert counted(call)["functions"] <= 160
+
+
+class Two(flax.struct.PyTreeNode):
+    x: jax.Array
+
+    @cachax.cached_property
+    def one(self) -> Any:
+        return jnp.sum(self.x)
+
+    @cachax.cached_property
+    def other(self) -> Any:
+        return jnp.max(self.x)
+
+
+def test_a_second_value_of_arrays_that_are_new() -> None:
+    """One function reads one value of each new state, and another one the other: both
+    compute it inside."""
+    step = cachax.jit(lambda s: (s.replace(x=s.x * 1.01), s.one))
+    evaluate = cachax.jit(lambda s: s.other)
+    state = Two(ONES)
+
+    def call() -> None:
+        nonlocal state
+        state, one = step(state)
+        assert evaluate(state) * 2 == pytest.approx(float(one * 1.01))
+
+    for _ in range(12):
+        call()
+    assert counted(call)["functions"] <= 60
+
+
+def test_a_number_that_is_an_array_from_the_second_call_on() -> None:
+    """As the step of a train state. The function is traced for both, and not again."""
+    traces = []
+
+    class Data(flax.struct.PyTreeNode):
+        x: Any
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x)
+
+    @cachax.jit
+    def step(state: Any, data: Any) -> Any:
+        traces.append(1)
+        return state.replace(y=state.y + 1), data.total
+
+    state = Cached(ONES, 0)
+    for number in range(30):
+        state, total = step(state, Data(np.full(2, float(number), np.float32)))
+        assert total == 2 * number
+    assert state.y == 30
+    assert len(traces) <= 4

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import pytest
 
 import cachax
+from cachax._core.inputs import Copy
 from test_hot_path import counted
 
 from measure import computations, computing
@@ -268,3 +269,187 @@ def test_a_factory_of_defaults_is_part_of_a_value() -> None:
 def test_a_pickled_object_has_plain_fields() -> None:
     obj = pickle.loads(pickle.dumps(Reading(ONES, 4, by_tree)))
     assert obj.value == 8
+
+
+def dropping(body: Any, *names: str) -> Any:
+    """A class that gives `x` to JAX, and what its constructor makes of other
+    attributes again."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Class:
+        def __init__(self, x: Any, **fields: Any) -> None:
+            self.x = x
+            vars(self).update(dict.fromkeys(names), **fields)
+
+        def tree_flatten(self) -> Any:
+            return (self.x,), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Any:
+            return cls(*children)
+
+        value = cachax.cached_property(body)
+
+    Class.value.__set_name__(Class, "value")
+    return Class
+
+
+@jax.tree_util.register_pytree_node_class
+class Part:
+    def __init__(self, y: Any) -> None:
+        self.y = y
+
+    def tree_flatten(self) -> Any:
+        return (self.y,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> Any:
+        return cls(*children)
+
+
+class Metres(float):
+    unit: str
+
+
+def metres(number: float) -> Metres:
+    found = Metres(number)
+    found.unit = "m"
+    return found
+
+
+DROPPED: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
+    "a list": (sum, [[2.0], [2.0, 1.0], [2.0, 1.0, 5.0], [2.0]]),
+    "a dict": (len, [{"a": 1.0}, {"a": 1.0, "b": 2.0}, {}, {"a": 1.0}]),
+    "a tuple": (len, [("a",), ("a", "b"), (), ("a",)]),
+    "an object or None": (
+        lambda part: 1 if part is None else 2,
+        [Part(ONES), None, Part(ONES), None],
+    ),
+    "a float with a field": (float, [metres(2.0), metres(3.0), metres(2.0)]),
+    "defaults": (
+        lambda table: len(table["?"]),
+        [collections.defaultdict(f, k=1) for f in (lambda: "a", lambda: "ab")],
+    ),
+    "a number": (lambda n: n, [2, 3, 2.0, 4]),
+    "a string": (len, ["a", "bb", "a"]),
+}
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("kind", DROPPED)
+def test_an_attribute_that_is_dropped_and_read(kind: str, is_new: bool) -> None:
+    read, given = DROPPED[kind]
+    cls = dropping(lambda self: jnp.sum(self.x) * read(self.part))
+    fun = cachax.jit(lambda obj: obj.value)
+    for number in range(4 * len(given)):
+        part = copy.copy(given[number % len(given)])
+        obj = cls(ONES * (number + 1) if is_new else ONES, part=part)
+        assert fun(obj) == 2 * read(part) * (number + 1 if is_new else 1)
+
+
+def test_an_attribute_that_is_dropped_and_changed() -> None:
+    cls = dropping(lambda self: jnp.sum(self.x) * sum(self.scales))
+    fun = cachax.jit(lambda obj: obj.value)
+    obj = cls(ONES, scales=[2.0])
+    assert fun(obj) == 4
+    obj.scales.append(1.0)
+    assert fun(obj) == obj.value == 6
+
+
+@pytest.mark.parametrize("is_dtype", [False, True])
+def test_an_attribute_that_is_dropped_and_read_for_some_shapes(is_dtype: bool) -> None:
+    def value(self: Any) -> Any:
+        is_plain = self.x.dtype == jnp.float32 if is_dtype else self.x.ndim == 1
+        return jnp.sum(self.x) * (1 if is_plain else len(self.name or "default"))
+
+    cls = dropping(value, "name")
+    fun = cachax.jit(lambda obj: obj.value)
+    for number in range(20):
+        assert fun(cls(ONES * number, name="ab")) == 2 * number
+    for number in range(5):
+        x = ONES * (number + 1)
+        x = x.astype(jnp.int32) if is_dtype else x[:, None]
+        assert fun(cls(x, name="ab")) == 4 * (number + 1)
+
+
+def test_an_attribute_that_only_some_objects_have() -> None:
+    cls = dropping(lambda self: jnp.sum(self.x) * getattr(self, "weight", 1))
+    fun = cachax.jit(lambda obj: obj.value)
+    for number in range(20):
+        assert fun(cls(ONES * number)) == 2 * number
+    for number in range(5):
+        assert fun(cls(ONES * (number + 1), weight=3)) == 6 * (number + 1)
+
+
+def test_an_object_made_inside_has_what_its_constructor_gives_it() -> None:
+    cls = dropping(lambda self: jnp.sum(self.x) * (self.scale or 1), "scale")
+    assert cachax.jit(lambda obj: cls(obj.x).value)(cls(ONES, scale=3)) == 2
+
+
+@jax.tree_util.register_pytree_node_class
+class Axes:
+    """One of its attributes is in the tree structure and one is not."""
+
+    def __init__(self, x: Any, axes: Any, out: Any = None) -> None:
+        self.x, self.axes, self.out = x, axes, out
+
+    def tree_flatten(self) -> Any:
+        assert self.out is None or isinstance(self.out, tuple | str)
+        return (self.x,), self.axes
+
+    @classmethod
+    def tree_unflatten(cls, axes: Any, children: Any) -> "Axes":
+        return cls(*children, axes)
+
+    @cachax.cached_property
+    def value(self) -> Any:
+        return jnp.sum(self.x) * (len(self.out[0]) if self.out else 5)
+
+
+@pytest.mark.parametrize("axes", [("i", "j"), (), "same"])
+def test_one_thing_in_the_structure_and_dropped(axes: Any) -> None:
+    fun = cachax.jit(lambda obj: obj.value)
+    for _ in range(3):
+        assert fun(Axes(ONES, axes, axes)) == (2 if axes else 10)
+        assert fun(Axes(ONES, axes, ("data", "j"))) == 8
+        assert fun(Axes(ONES, axes)) == 10
+    for number in range(1, 12):
+        assert fun(Axes(ONES * number, axes, ("data",))) == 8 * number
+
+
+def test_a_body_in_c() -> None:
+    get = operator.attrgetter("tag")
+
+    class Tags(flax.struct.PyTreeNode):
+        x: jax.Array
+        tag: str = flax.struct.field(pytree_node=False, default="a")
+        method = cachax.cached_method(get)
+
+    fun = cachax.cache(get)
+    tags = [Tags(ONES, tag) for tag in "abca"]
+    assert [each.method() for each in tags] == [*"abca"]
+    assert [fun(each) for each in tags] == [*"abca"]
+
+
+def test_many_things_that_are_dropped() -> None:
+    """The first call takes a copy for all of them, and not one for each."""
+    cls = dropping(lambda self: jnp.sum(self.x))
+    fun = cachax.jit(lambda obj: obj.value)
+    obj = cls(ONES, words=[f"word {i}" for i in range(300)])
+    assert fun(obj) == 2
+    copies = count_copies(lambda: cachax.jit(lambda obj: 1 + obj.value)(obj))
+    assert copies < 20
+
+
+def count_copies(call: Callable[[], Any]) -> int:
+    counts = []
+    plain = Copy.__init__
+
+    def init(*args: Any, **kwargs: Any) -> None:
+        counts.append(1)
+        plain(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Copy, "__init__", init)
+        call()
+    return len(counts)

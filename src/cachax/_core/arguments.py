@@ -11,6 +11,7 @@ from typing import Any
 from .._compat import Tracer
 from .fields import walk
 from .memo import inputs_of
+from .reads import runs_bodies
 from .values import static_identity
 
 Place = int | str
@@ -48,6 +49,7 @@ class Arguments:
         given = self.given.items()
         self.given = {place: _frozen(x, {}) for place, x in given}
 
+    @runs_bodies
     def call(self, fun: Callable[..., Any], others: dict[Place, Any]) -> Any:
         """Call a function with them, and with others."""
         given = {**self.given, **others}

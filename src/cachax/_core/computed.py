@@ -150,7 +150,7 @@ class Computed(Key):
         used = self._traces_used(obj, inputs, traces)
         if not used:
             if known and not known.is_varying and known.is_shareable(inputs):
-                index.claim(known.arrays(inputs))
+                index.claim(self, known.arrays(inputs))
             record = self.record(inputs)
             if record is not None:
                 value = self._found(obj, record, inputs)

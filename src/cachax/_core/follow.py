@@ -15,6 +15,7 @@ from .dependence import Dependence
 from .fields import attributes, walk, walk_fields
 from .inputs import Copy, Inputs, is_rebuilt
 from .memo import has_supplied, inputs_of
+from .reads import runs_bodies
 from .sources import names_of
 from .structure import flatten, survives
 from .uses import Uses, all_reads, everything, uses_of
@@ -100,8 +101,9 @@ def copy_for(obj: Any, arrays: list[Any]) -> Copy:
     return copy
 
 
-def run_body(body: Body, obj: Any) -> Any:
-    return body(obj)  # (what is read in here counts: `reads.py`)
+@runs_bodies
+def _call(body: Body, obj: Any) -> Any:
+    return body(obj)
 
 
 def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
@@ -109,7 +111,7 @@ def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
     before = inputs_of(copy.obj)
     running.stack.append(reading)
     try:
-        value = run_body(body, copy.obj)
+        value = _call(body, copy.obj)
     finally:
         running.stack.pop()
         reading.close()

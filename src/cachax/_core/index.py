@@ -53,8 +53,8 @@ class Contents:
     """What is ready for calls with these arrays, and goes when they are gone or a
     record is: tables, by their ids and the keys in them."""
 
-    is_claimed = False
-    """Whether a value is being computed, or was."""
+    sources: frozenset[Any] = frozenset()
+    """The properties and methods of which a value was computed, or is."""
     placed: Any = None
     """The sharding of an array that it was passed on to."""
     busy: tuple[int, threading.Event] | None = None
@@ -68,7 +68,7 @@ class Contents:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known, and no value is being computed."""
-        return not (self.is_claimed or self._records or self.later or self.calls)
+        return not (self.sources or self.calls)
 
     @property
     def records(self) -> "dict[Any, tuple[Record, ...]]":
@@ -170,9 +170,14 @@ class Changes:
     count = 0
 
 
+def source_of(key: Key) -> Any:
+    """The property or method that it belongs to."""
+    return getattr(key, "source", key)
+
+
 def _place(key: Key, contents: Sequence[Contents]) -> tuple[tuple[int, ...], Any]:
     serials = tuple(map(_serial, contents))
-    return serials, (getattr(key, "source", key), serials)
+    return serials, (source_of(key), serials)
 
 
 def known(arrays: Iterable[Any]) -> tuple[Contents, ...] | None:
@@ -187,7 +192,7 @@ def candidates(key: Key, contents: tuple[Contents, ...] | None) -> Sequence[Reco
     """All records for these contents, whatever their static parts."""
     if not contents:
         return ()
-    place = (getattr(key, "source", key), tuple(map(_serial, contents)))
+    place = (source_of(key), tuple(map(_serial, contents)))
     records = contents[0].records.get(place, ())
     if len(records) == 1 and records[0].key is key:  # as most are
         return records
@@ -211,9 +216,10 @@ def contents_of(array: Any) -> Contents:
     return found or vars(base).setdefault(ATTRIBUTE, Contents())
 
 
-def is_new(array: Any) -> bool:
-    """Whether nothing is known about it yet."""
-    return not hasattr(base_of(array), ATTRIBUTE)
+def is_new_for(array: Any, sources: frozenset[Any]) -> bool:
+    """Whether no value of these properties and methods is known for it yet."""
+    contents = getattr(base_of(array), ATTRIBUTE, None)
+    return contents is None or sources.isdisjoint(contents.sources)
 
 
 _claiming = threading.Lock()
@@ -222,12 +228,14 @@ _WAIT = 1.0
 
 
 @contextmanager
-def computing_inside(arrays: Sequence[Any]) -> Iterator[bool]:
+def computing_inside(
+    arrays: Sequence[Any], sources: Sequence[frozenset[Any]]
+) -> Iterator[bool]:
     """In this context, a program computes values of these arrays. False if they are not
     new any more: then a different thread does, or did."""
     busy = (threading.get_ident(), threading.Event())
     with _claiming:
-        are_new = all(map(is_new, arrays))
+        are_new = all(map(is_new_for, arrays, sources))
         contents = [*map(contents_of, arrays)] if are_new else []
         for each in contents:
             each.busy = busy
@@ -241,13 +249,13 @@ def computing_inside(arrays: Sequence[Any]) -> Iterator[bool]:
         busy[1].set()
 
 
-def claim(arrays: Iterable[Any]) -> None:
+def claim(key: Key, arrays: Iterable[Any]) -> None:
     """A value of these arrays is about to be computed: they are not new any more, so
     that no program computes it as well. If one does, wait for it."""
     with _claiming:
         contents = [*map(contents_of, arrays)]
         for each in contents:
-            each.is_claimed = True
+            each.sources |= {source_of(key)}
     for each in contents:
         thread, is_done = each.busy or (None, None)
         if is_done is not None and thread != threading.get_ident():
@@ -299,6 +307,7 @@ def _add(record: Record, owners: Iterable[Contents]) -> None:
     for owner in owners:
         owner.records  # noqa: B018 (it makes those that are not made yet)
     for owner in owners:
+        owner.sources |= {source_of(record.key)}
         records = owner.records
         for old in record.replaces(records.get(record.place, ())):
             _replace(old) if record.serials else owner.remove(old)
@@ -308,6 +317,7 @@ def _add(record: Record, owners: Iterable[Contents]) -> None:
 def put_later(
     arrays: Sequence[Any],
     make: Callable[[Sequence[Contents], Any], Record | None],
+    sources: frozenset[Any],
     parts: Any,
 ) -> None:
     """The same for a value that may never be looked for: its record is made by
@@ -327,6 +337,7 @@ def put_later(
     refs = [*map(weakref.ref, contents)] if len(contents) > 1 else ()
     later = [make, parts, refs]
     for each in contents:
+        each.sources = sources if not each.sources else each.sources | sources
         if each.later:
             others = [x for x in each.later if x and (x[0] is not make or x[2] != refs)]
             each.later = (*others, later)

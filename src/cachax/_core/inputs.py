@@ -13,6 +13,7 @@ import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
@@ -171,6 +172,17 @@ class Inputs:
             if (key, False) in reads or (number == 0 and (key, True) in reads)
         )
         return Given(tuple(statics), tuple(bits), orders, supplied)
+
+    def is_like(self, other: "Inputs") -> bool:
+        """Whether all is the same except the arrays, and numbers that are arrays in the
+        other one."""
+        if (self.shape, self.orders) != (other.shape, other.orders):
+            return False
+        pairs = zip(self.shape, self.statics, other.statics, strict=True)
+        numbers = ((x, y) for x, y in zip(self.arrays, other.arrays, strict=True))
+        return all(kind is ARRAY or x == y for kind, x, y in pairs) and all(
+            type(y) not in NUMBERS or bits_of(x) == bits_of(y) for x, y in numbers
+        )
 
     def positions(self, parts: Container[int]) -> set[int]:
         """Which of the arrays are among these parts."""
@@ -524,17 +536,14 @@ def in_order(keys: Iterable[Any]) -> list[Any]:
         return [*keys]
 
 
-def parts_in(obj: Any, shape: Sequence[Any]) -> list[tuple[tuple[int, ...], Any]]:
-    """The parts of an object, which has this shape, and which part of which part leads
-    to each."""
-    found: list[tuple[tuple[int, ...], Any]] = []
-    stack: list[tuple[tuple[int, ...], Any]] = [((), obj)]
+def parts_in(obj: Any, shape: Sequence[Any]) -> list[Any]:
+    """The parts of an object, which has this shape."""
+    found: list[Any] = []
+    stack = [obj]
     for kind in shape:
-        path, thing = stack.pop()
-        found.append((path, thing))
+        found.append(stack.pop())
         if type(kind) is Fields:
-            parts = [*enumerate(take_apart(thing).parts)]
-            stack += [((*path, i), part) for i, part in reversed(parts)]
+            stack += reversed(take_apart(found[-1]).parts)
     return found
 
 
@@ -550,15 +559,16 @@ class Copy:
         obj: Any,
         arrays: Iterable[Any],
         order: Callable[[list[Any]], list[Any]] | None = None,
-        instead: dict[int, Any] | None = None,
+        instead: dict[int, tuple[Any, int, int]] | None = None,
         keep_keys: bool = True,
         notes_reads: bool = False,
         is_written: bool = True,
     ) -> None:
         """With `order`, the keys of dictionaries are in a different order. `instead`
-        has others for some of the parts, by number. With `notes_reads`, it notes which
-        of its fields are read from then on. If it `is_written` to, it has its own lists
-        and dictionaries, with arrays in them or not."""
+        has others for some of the parts, by number, with how many parts and how many
+        arrays these stand for. With `notes_reads`, it notes which of its fields are
+        read from then on. If it `is_written` to, it has its own lists and dictionaries,
+        with arrays in them or not."""
         self._keep_keys = keep_keys
         self._is_written = is_written
         self._notes_reads = notes_reads
@@ -589,12 +599,17 @@ class Copy:
         are numbered as in `inputs_in_fields`.)"""
         held, number = Held(), self._parts
         held.parts.add(number)
+        if number in self._instead:
+            mark, count, arrays = self._instead[number]
+            self._parts += count
+            deque(islice(self._arrays, arrays), 0)
+            return mark, held
         self._parts += 1
         if is_array(thing):
             self._arrays_seen += type(thing) not in NUMBERS
             return next(self._arrays), held
         if is_whole(thing):
-            return self._instead.get(number, thing), held
+            return thing, held
         if id(thing) in self._copies and not is_rebuilt(thing):
             copy, its = self._copies[id(thing)]
             held.add(its)
@@ -602,8 +617,6 @@ class Copy:
         if id(thing) in self._around:
             raise CannotRebuildError
         taken = take_apart(thing)
-        if not taken.parts and number in self._instead:
-            return self._instead[number], held
         self._around.add(id(thing))
         before = self._arrays_seen
         parts: list[Any] = []

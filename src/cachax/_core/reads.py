@@ -6,14 +6,16 @@ field that the body doesn't read makes no difference to its value.
 """
 
 import sys
+import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 from .fields import instance_dict
 
+F = TypeVar("F", bound=Any)
 _HERE = str(Path(__file__).parent)
 """What looks at objects to know what they contain."""
 
@@ -54,7 +56,16 @@ def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
 def _is_of_a_body(frame: Any) -> bool:
     """Or of what runs it: a body may be a function written in C."""
     code = frame.f_code
-    return not code.co_filename.startswith(_HERE) or code.co_name == "run_body"
+    return not code.co_filename.startswith(_HERE) or code in _RUN_BODIES
+
+
+_RUN_BODIES: set[types.CodeType] = set()
+
+
+def runs_bodies(fun: F) -> F:
+    """Decorates a function that calls a body, which may be written in C."""
+    _RUN_BODIES.add(fun.__code__)
+    return fun
 
 
 def is_watched(part: Any) -> bool:

@@ -266,7 +266,8 @@ class Function:
             known.update(asks)
         if traced:
             course = entry.courses.setdefault(signature, Course())
-            course.learn(answers, [*demand.asked])
+            asked = demand.asked if demand.was_traced else answers
+            course.learn(answers, [*asked])
         entry.new_calls += computed
         is_planned = program is entry.plan.program and entry.plan.is_for(answers)
         is_planned = is_planned and not (traced or entry.mistaken)

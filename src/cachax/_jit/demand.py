@@ -39,7 +39,7 @@ from .._core.slots import layout_of
 from .._core.structure import flatten
 from .._core.uses import Uses
 from .._core.values import Form, Packed, has_hidden_arrays, pack
-from .paths import Map
+from .map import NOWHERE, Map
 
 Slot = Any
 """The number of an object among the arguments; or, for an object in a value, the `Ask`
@@ -72,9 +72,8 @@ class Value:
     statics: Any = None
     """What else it depends on, and what of its object it used (`Given`)."""
     has_atoms: bool = False
-    """Whether it depends on numbers that are not leaves."""
-    dropped: Sequence[tuple[int, ...]] = ()
-    """The paths to parts that it depends on and that are not in the tree."""
+    """Whether it depends on numbers that are not leaves, or on fields that are not in
+    the tree."""
     inner: tuple[Any, ...] | None = ()
     """The values that the body read in its turn: keys and positions; None if they are
     of other objects."""
@@ -232,20 +231,20 @@ class Demand:
     def _by_arrays(self, slot: int, key: Computed, mapped: Map) -> Value | None:
         owner = self._objects[slot]
         inputs = inputs_of(owner)
-        if inputs is None or mapped.shape != inputs.shape:
+        if inputs is None:
             return None
         record = key.record(inputs)
         if record is None or record.statics.supplied or supplied_for(owner):
             return None
         uses: Uses = record.uses
-        if not mapped.finds(uses) or key.is_order_seen(owner, inputs, uses):
+        if not mapped.finds(inputs, uses) or key.is_order_seen(owner, inputs, uses):
             return None
         places: Any = mapped.of_arrays
         positions = tuple([places[i] for i in uses.positions])
         numbers = [places[i] for i, _ in record.statics.bits]
         others = inputs.numbers | inputs.writable
         holders = tuple(
-            [x for i, x in enumerate(places) if i not in others and x != -1]
+            [x for i, x in enumerate(places) if i not in others and x != NOWHERE]
         )
         if None in positions or None in holders or not holders:
             return None
@@ -258,8 +257,7 @@ class Demand:
             positions=positions,
             numbers=(*(i for i in numbers if i is not None), *mapped.statics(uses)),
             statics=record.statics,
-            has_atoms=None in numbers,
-            dropped=mapped.dropped_by(uses),
+            has_atoms=None in numbers or mapped.reads_dropped(uses),
             inner=_inner(uses, inputs, mapped),
             holders=() if positions else holders,
         )
@@ -284,14 +282,24 @@ class Demand:
                 if key.is_supplied(owner):
                     return False
                 inputs = inputs_of(owner)
-                if inputs is None or its is None or inputs.orders == its.orders:
+                if inputs is None or its is None or inputs.is_like(its):
                     return True
-                answer = self._answer(slot, key)  # JAX has sorted the dictionaries
-                return answer is not None and not answer.by_object
+                # JAX has sorted its dictionaries, or its class drops something.
+                answer, mapped = self._answer(slot, key), self._maps[slot]
+                if answer is None or answer.by_object or mapped is None:
+                    return False
+                return not mapped.reads_dropped(answer.statics.uses)
 
             return is_shared
 
         return [sharing(slot, copy) for slot, copy in enumerate(copies)]
+
+    def is_same_inside(self, slot: int, copy: Inputs, uses: Uses) -> bool:
+        """Whether a body gets all that it reads of an object from its traced copy."""
+        mapped, inputs = self._maps[slot], inputs_of(self._objects[slot])
+        if mapped is None or inputs is None or inputs.shape != copy.shape:
+            return False
+        return mapped.finds(inputs, uses) and not mapped.reads_dropped(uses)
 
     def in_order(self) -> Answers:
         """The answers by slot and by name, not by first use: so the same program is the
@@ -511,7 +519,7 @@ def _inner(uses: Uses, inputs: Inputs, mapped: Map) -> tuple[Any, ...] | None:
     for key, is_same in uses.reads:
         its = key.learned.get(inputs) if is_same else None
         places = [None] if its is None else [mapped.of_arrays[i] for i in its.positions]
-        if None in places:
+        if None in places or NOWHERE in places:
             return None
         found.append((key, tuple(places)))
     return tuple(found)

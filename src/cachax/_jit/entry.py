@@ -21,8 +21,9 @@ from .._core.slots import layout_of
 from .._core.spread import are_global
 from .demand import Answers, Ask, Course, Slot, Under, objects_in
 from .inside import New, is_new_code
+from .map import Map, map_of
 from .options import Options
-from .paths import Map, Reader, map_of
+from .paths import Reader
 from .plan import Call, Plan, Read, Ready, bits, identity, plan_for, signature_of
 
 
@@ -42,7 +43,7 @@ class Entry:
         if self.layout is not None:
             self.spans = [range(x.start, x.stop) for x in self.layout.spans(tree)]
             pairs = zip(self.layout.objects(tree), self.spans, strict=True)
-            self.maps = [map_of(obj, span.start) for obj, span in pairs]
+            self.maps = [map_of(obj, span) for obj, span in pairs]
         self._reader: Reader | None = None
         self.courses: dict[Any, Course] = Recent()
         self.programs: dict[Any, Any] = Recent()
@@ -155,7 +156,8 @@ class Entry:
         plan = plan_for(self, call, answers, program, before, new)
         reader = self.reader(call.tree)
         arrays = [reader.array(i, call.leaves) for i in plan.new_leaves]
-        plan.launcher = self._in_one_thread(program, reader.function(arrays))
+        sources = [*plan.new_leaves.values()]
+        plan.launcher = self._in_one_thread(program, reader.function(arrays), sources)
         return plan
 
     def note_inside(self, plan: Plan, values: Any, call: Call) -> None:
@@ -211,7 +213,7 @@ class Entry:
         self.may_compute_inside, self.inside = False, ()
         self.find = self.plan.find
 
-    def _in_one_thread(self, program: Any, arrays: Read) -> Any:
+    def _in_one_thread(self, program: Any, arrays: Read, sources: Any) -> Any:
         """Launches a program for new arrays: of threads that call it with the same
         ones, the first computes the value."""
         weakly = weakref.ref(self)  # which has what is ready
@@ -222,7 +224,7 @@ class Entry:
             def call(*args: Any, **kwargs: Any) -> Any:
                 if threading.active_count() == 1:
                     return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
-                with index.computing_inside(arrays(args, kwargs)) as is_new:
+                with index.computing_inside(arrays(args, kwargs), sources) as is_new:
                     if not is_new:
                         raise NoLongerNew
                     return program.take(launch(*args, **kwargs), weakly(), args, kwargs)

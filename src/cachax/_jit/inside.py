@@ -4,7 +4,7 @@ To compute their values beforehand would launch programs for each. Instead, one 
 computes them and returns them with the result (`results.py`).
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,6 @@ from .._compat import (
 from .._core import index
 from .._core.inputs import NUMBERS
 from .._core.memo import inputs_of, keys_of, memo_of
-from .._core.structure import flatten, survives
 from .demand import Ask, Slot, objects_in
 from .paths import joined
 from .plan import Call, Plan
@@ -34,9 +33,9 @@ UNKNOWN: Any = object()
 class New:
     """What is new in a call, and what is not."""
 
-    leaves: dict[int, None] = field(default_factory=dict)
-    """Arrays of which nothing is known: the next call is like this one if they are new
-    in it too."""
+    leaves: dict[int, frozenset[Any]] = field(default_factory=dict)
+    """Arrays, and properties of which no value is known for them: the next call is like
+    this one if they are new in it too."""
     known: dict[Ask, None] = field(default_factory=dict)
     """Values that the program takes, because they are known."""
     types: dict[int, type] = field(default_factory=dict)
@@ -59,18 +58,20 @@ def new_in_call(entry: Any, call: Call) -> New | None:
     for need in needs:
         slot, key = need.ask
         owner, span = objects[slot], entry.spans[slot]
-        if need.is_ordered:
-            inputs, uses = inputs_of(owner), need.value.statics.uses
-            if inputs is None or key.is_order_seen(owner, inputs, uses):
-                return None
+        inputs, uses = inputs_of(owner), need.value.statics.uses
+        if inputs is None:
+            return None
+        if need.is_ordered and key.is_order_seen(owner, inputs, uses):
+            return None
         if key.is_known(owner):
             new.known[need.ask] = None
             continue
         if not need.has_same_kinds(call.args, call.kwargs):
             return None
-        if need.value.dropped and not survives(owner, *flatten(owner)[::-1]):
-            return None  # inside, it is a different object
-        unread = entry.maps[slot].unread(need.value.statics.uses)
+        mapped = entry.maps[slot]
+        if mapped.reads_dropped(uses) or not mapped.finds(inputs, uses):
+            return None  # inside, it may be a different object
+        unread = mapped.unread(uses)
         read = (leaves[i] for i in span if i not in unread)
         others = [x for x in read if not isinstance(x, jax.Array)]
         if others and not (
@@ -80,8 +81,8 @@ def new_in_call(entry: Any, call: Call) -> New | None:
         ):
             return None
         places.update(span)
-        computed: list[Sequence[int]] = [need.places]
-        """The leaves of what the program computes."""
+        computed: list[tuple[Sequence[int], Any]] = [(need.places, [key])]
+        """The leaves of what the program computes, and of which properties that is."""
         if need.value.inner is None:  # it may read any value of the objects inside
             for other, (obj, its) in enumerate(zip(objects, entry.spans, strict=True)):
                 if not (span.start <= its.start and its.stop <= span.stop):
@@ -90,19 +91,21 @@ def new_in_call(entry: Any, call: Call) -> New | None:
                 new.known |= {(other, x): None for x in known}
                 reads = key.all_read().intersection(keys_of(type(obj)).values())
                 if not reads <= {key, *known}:
-                    computed.append(its)
+                    computed.append((its, key.all_read()))
         else:
             for inner, its in need.value.inner:
                 if inner.is_known(owner):
                     new.known[slot, inner] = None
                 else:
-                    computed.append(its)
-        for its in computed:
+                    computed.append((its, [inner]))
+        for its, keys in computed:
+            sources = frozenset(map(index.source_of, keys))
             arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
-            are_new = [i for i in arrays if index.is_new(leaves[i])]
+            are_new = [i for i in arrays if index.is_new_for(leaves[i], sources)]
             if not are_new:  # the next call can't tell
                 return None
-            new.leaves.update(dict.fromkeys(are_new))
+            for i in are_new:
+                new.leaves[i] = sources.union(new.leaves.get(i, ()))
     # A program that computes values does not take those of objects in known values.
     if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
         return None
@@ -116,12 +119,17 @@ def new_in_call(entry: Any, call: Call) -> New | None:
     return new if is_new(call.args, call.kwargs) else None
 
 
-def is_new_code(entry: Any, plan: Plan, new: Iterable[int], call: Call) -> str:
+def is_new_code(
+    entry: Any, plan: Plan, new: Mapping[int, frozenset[Any]], call: Call
+) -> str:
     """The condition for a call to take a program that computes values inside: these
     leaves are new, and the user stored no value on an object."""
-    reader, new = entry.reader(call.tree), [*new]
-    arrays = [reader.array(i, call.leaves) for i in new]
-    conditions = [f"'_cachax' not in {array}.__dict__" for array in arrays]
+    reader = entry.reader(call.tree)
+    conditions = []
+    for i, sources in new.items():
+        array = reader.array(i, call.leaves)
+        is_new = f"{reader.constant(sources)}.isdisjoint({array}._cachax.sources)"
+        conditions.append(f"('_cachax' not in {array}.__dict__ or {is_new})")
     conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
     if has_processes():
         leaves = joined([*map(reader.leaf, new)])

@@ -12,37 +12,28 @@ import re
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import default_registry
 
 from .._compat import base_of
 from .._core.fields import (
-    BUILTIN_ATOMS,
     is_opaque,
-    is_open,
     slot_value,
     slots_of,
     walk_fields,
 )
 from .._core.inputs import (
-    ARRAY,
     NUMBERS,
-    Copy,
-    Fields,
     identity_of,
     in_order,
-    inputs_in_fields,
     is_array,
     is_whole,
-    parts_in,
     take_apart,
 )
-from .._core.memo import may_have_values, memo_of
 from .._core.slots import Layout
+from .map import provide_anything
 
 _FILE = f"{__file__}: compiled"
 """Where tracebacks and profilers say that compiled code is."""
@@ -90,7 +81,7 @@ class _Marked:
             new = taken.rebuild(parts)
         except Exception:  # a class that looks at what it is built from
             return thing
-        _provide_values(new)
+        provide_anything(new)
         self.objects[id(new)] = code
         return new
 
@@ -100,131 +91,6 @@ class _Marked:
             x.code if type(x) is _Mark else self.objects.get(id(x)) for x in things
         )
         return {i: code for i, code in enumerate(codes) if code is not None}
-
-
-def _provide_values(copy: Any) -> None:
-    """A class may read a value to be flattened."""
-    if may_have_values(type(copy)) and type(copy).__weakrefoffset__:
-        memo_of(copy).provider = lambda key: object()
-
-
-@dataclass(frozen=True, slots=True)
-class Map:
-    """Where the parts of an object are in a tree: for objects of one shape."""
-
-    shape: tuple[Any, ...]
-    places: dict[int, int | None]
-    """The number of each part among the leaves. None for a static part of the tree, -1
-    for what is not in it."""
-    dropped: dict[int, tuple[int, ...]]
-    """Numbers, strings and None that are not in the tree, and which part of which part
-    leads to them. A call compares them: a class may make them again."""
-
-    @property
-    def of_arrays(self) -> list[int | None]:
-        """Those of the arrays."""
-        return [self.places[i] for i, kind in enumerate(self.shape) if kind is ARRAY]
-
-    def statics(self, uses: Any) -> list[int]:
-        """The leaves that are static parts, and that a value depends on."""
-        pairs = ((i, x) for i, x in self.places.items() if i not in uses.unread)
-        return [x for i, x in pairs if self.shape[i] is not ARRAY and x is not None]
-
-    def finds(self, uses: Any) -> bool:
-        """Whether a call can compare all that a value depends on."""
-        lost = (i for i, place in self.places.items() if place == -1)
-        return all(i in uses.unread for i in lost)
-
-    def dropped_by(self, uses: Any) -> list[tuple[int, ...]]:
-        """The paths to what a value depends on and is not in the tree."""
-        return [path for i, path in self.dropped.items() if i not in uses.unread]
-
-    def unread(self, uses: Any) -> set[int | None]:
-        """The leaves that make no difference."""
-        return {self.places.get(i) for i in uses.unread}
-
-
-def map_of(obj: Any, start: int) -> Map | None:
-    """Where the parts of `obj` are among leaves that begin with number `start`.
-
-    Found by flattening copies with marks in place of its parts, so that one array in
-    two fields makes no difference. What is in a static part of the tree is for JAX to
-    compare. None if the class looks at its parts when it is flattened.
-    """
-    inputs = inputs_in_fields(obj)
-    if inputs is None:
-        return None
-    parts = parts_in(obj, inputs.shape)
-    static = _ids_in_structure(obj)
-    in_structure = {path for path, thing in parts if id(thing) in static}
-    if any(type(x) is int and id(parts[x][1]) in static for x in inputs.shape):
-        return None  # it is in several places, maybe not all of them static
-    marks = [x if type(x) in NUMBERS else object() for x in inputs.arrays]
-    try:
-        leaves, structure = _flattened(obj, marks)
-    except Exception:  # whatever the class's own code does with a mark
-        return None
-
-    def place_of(part: int, arrays: Any, mark: Any) -> int | None:
-        """Where a part is among the leaves if the mark is in its place; None if it is
-        in the structure, -1 if it is dropped."""
-        try:
-            leaves, changed = _flattened(obj, arrays, {part: mark})
-            is_same = changed == structure
-        except Exception:  # the class makes use of this part
-            return None
-        places = (place for place, leaf in enumerate(leaves) if leaf is mark)
-        return next(places, -1) if is_same else None
-
-    found = {id(x): place for place, x in enumerate(leaves)}
-    places: dict[int, int | None] = {}
-    dropped: dict[int, tuple[int, ...]] = {}
-    arrays = iter(enumerate(marks))
-    for part, (kind, (path, thing)) in enumerate(zip(inputs.shape, parts, strict=True)):
-        mark, place = object(), None
-        is_static = any(path[:i] in in_structure for i in range(len(path) + 1))
-        is_empty = kind is None or (type(kind) is Fields and not kind.parts)
-        if kind is ARRAY:
-            number, its_mark = next(arrays)
-            if type(thing) not in NUMBERS:
-                place = found.get(id(its_mark), -1)
-            elif not is_static:
-                others = [*marks[:number], mark, *marks[number + 1 :]]
-                place = place_of(part, others, mark)
-        elif not is_static and is_empty:
-            place = place_of(part, marks, mark)
-        if place == -1 and type(thing) in BUILTIN_ATOMS:
-            place, dropped[part] = None, path
-        if kind is ARRAY or is_empty:
-            places[part] = place if place in (None, -1) else start + place
-    return Map(inputs.shape, places, dropped)
-
-
-def _flattened(obj: Any, arrays: Any, instead: Any = None) -> tuple[Any, Any]:
-    """The leaves and the structure of a copy with other arrays, and with others for
-    some of its parts."""
-    copy = Copy(obj, arrays, instead=instead, is_written=False)
-    for new, _ in copy.originals.values():
-        _provide_values(new)
-    return jax.tree.flatten(copy.obj)
-
-
-def _ids_in_structure(tree: Any) -> set[int]:
-    """The static parts of a tree that are made of something, if that can't change."""
-    level = default_registry.flatten_one_level(tree)
-    if level is None:
-        return set()
-    parts, static = level
-    things = (x for x in walk_fields(static) if not is_whole(x))
-    found = {id(x) for x in things if not _may_change(x)}
-    return found.union(*map(_ids_in_structure, parts))
-
-
-def _may_change(thing: Any) -> bool:
-    parts = [*walk_fields(thing)]
-    partials = (x for x in parts if isinstance(x, functools.partial))
-    keywords = {id(x.keywords) for x in partials}
-    return any(is_open(x) for x in parts if id(x) not in keywords)
 
 
 class Reader:
@@ -247,7 +113,6 @@ class Reader:
         self.parameters = parameters
         names |= {"get": object.__getattribute__, "slot_value": slot_value}
         names |= {"orders_in": _orders_in, "identity_of": identity_of}
-        names["part_at"] = lambda thing, i: take_apart(thing).parts[i]
         names |= {"base_of": base_of, "all_leaves_of": jax.tree.leaves}
         self._constants: dict[Any, str] = {}
         self._leaves = f"{leaves}({', '.join(parameters)})"
@@ -354,15 +219,6 @@ class Reader:
         codes: Any = self.parts(code, thing, taken.names) if taken.parts else ()
         for part, its_code in zip(taken.parts, codes, strict=True):
             yield from self._orders(its_code, part)
-
-    def part(self, code: str, thing: Any, path: Sequence[int]) -> str:
-        """The expression for a part of a thing (`parts_in`)."""
-        for i in path:
-            taken = take_apart(thing)
-            codes = self.parts(code, thing, taken.names)
-            code = f"part_at({code}, {i})" if codes is None else codes[i]
-            thing = taken.parts[i]
-        return code
 
     def constant(self, thing: Any) -> str:
         """A name for a thing, in expressions."""

@@ -1,8 +1,9 @@
 """What calls with arguments of one structure take: which values, how these are found,
 and which program."""
 
+import types
 import weakref
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -154,7 +155,7 @@ class Plan:
     """The objects that values were ever read from, by slot, and the names of these."""
     by_object = False
     """Whether a value belongs to an object, so that its arrays don't find it."""
-    new_leaves: Sequence[int] = ()
+    new_leaves: Mapping[int, frozenset[Any]] = types.MappingProxyType({})
     """Those that are new in calls for which this plan is; see `inside.py`."""
     supplied_code = "False"
     """Whether the user stored a value on an object that is found by its arrays."""
@@ -253,7 +254,7 @@ def plan_for(
     plan.by_object = bool(owned) or may_have_more
     plan.program = None if may_have_more else program
     plan.needs = tuple(Need(ask, x, entry, call) for ask, x in answers.items())
-    plan.new_leaves = () if new is None else [*new.leaves]
+    plan.new_leaves = {} if new is None else new.leaves
     _choose_parts(plan, before, objects, has_owners=bool(owned))
 
     # What has to be as it was, apart from arrays and their numbers.
@@ -374,9 +375,11 @@ def _fields(
     """Expressions for the names of fields, where there may be more of them than in the
     tree structure; and for static parts that are not in it, or are numbers: for JAX, 2
     and 2.0 are the same structure."""
-    slots = (x.ask[0] for x in needs if x.value.has_atoms)
-    numbered = {slot.slot if type(slot) is Under else slot for slot in slots}
-    for slot in {**plan.reads, **dict.fromkeys(numbered)}:
+    slots = [x.ask[0].slot if type(x.ask[0]) is Under else x.ask[0] for x in needs]
+    pairs = zip(slots, needs, strict=True)
+    numbered = {slot for slot, need in pairs if need.value.has_atoms}
+    its_slots = (slot for slot in slots if type(slot) is int)
+    for slot in {**plan.reads, **dict.fromkeys(its_slots)}:
         obj, code = objects[slot], reader.object(slot)
         if not type(obj).__dictoffset__:
             continue
@@ -391,10 +394,6 @@ def _fields(
                     yield field
                 elif type(part) is tuple and is_hashable(part):
                     yield _identity_code(reader, field, part)
-    for need in needs:
-        slot = need.ask[0].slot if type(need.ask[0]) is Under else need.ask[0]
-        for path in need.value.dropped:
-            yield f"bits({reader.part(reader.object(slot), objects[slot], path)})"
 
 
 def _identity_code(reader: Reader, code: str, field: tuple[Any, ...]) -> str:

@@ -157,16 +157,16 @@ class Program:
             for copy, is_shared in zip(copies, demand.sharing(copies), strict=True)
             if (provider := memo_of(copy).provider) is not None
         ]
-        types = [*map(type, demand.leaves)] if self.computes_inside else None
+        inside: Any = demand if self.computes_inside else None
         if self._brings and not _are_as_given(tree, leaves):
-            leaves, types = [], None
+            leaves, inside = [], None
         tables.running.append(table)
         try:
             out = self.fun()(*args, **kwargs)
             if not self._brings:
                 demand.check()
                 return out
-            about, arrays = bring_out(out, tree, leaves, table, copies, types)
+            about, arrays = bring_out(out, tree, leaves, table, copies, inside)
             demand.check()
             return self._result(out, about, arrays)
         except Exception as error:

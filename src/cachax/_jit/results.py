@@ -39,7 +39,7 @@ from .._core.sources import names_of
 from .._core.structure import Structure, survives
 from .._core.uses import Uses
 from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
-from .demand import objects_in
+from .demand import Demand, objects_in
 from .paths import Reader, is_key, joined
 
 Pairs = tuple[tuple[int, int], ...]
@@ -179,6 +179,7 @@ class About(int):
                 its_code.append(f"{name}(out, {arrays})")
                 continue
             names[name] = each.record
+            source = given.constant(frozenset([index.source_of(each.key)]))
             each.key.learned.put_kind(each.shape, each.statics.uses)
             reader = given if each.is_argument else returned
             leaves = [*map(reader.leaf, each.leaves)]
@@ -191,7 +192,7 @@ class About(int):
             if each.is_argument and has_several_devices():
                 is_kept = f"in_place({arrays}, {used}, entry) and "
             its_code += [
-                f"{is_kept}put_later({place}, {name}, ({arrays}, {numbers}))"
+                f"{is_kept}put_later({place}, {name}, {source}, ({arrays}, {numbers}))"
                 for place in places
             ]
 
@@ -260,10 +261,10 @@ def bring_out(
     given: Sequence[Any],
     table: Table,
     arguments: Sequence[Any],
-    types: Sequence[type] | None,
+    inside: Demand | None,
 ) -> tuple[About, list[Any]]:
     """What comes out with the result of a trace, and the arrays in it. If values of
-    `arguments` were computed inside, `types` are those of the leaves outside."""
+    `arguments` were computed inside, that is for the objects of this call."""
     leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     origins = [id(table.origin(leaf)) for leaf in leaves]
@@ -272,10 +273,10 @@ def bring_out(
     about.trees = (*structures, *map(_keys_among, (given, leaves)))
     about.follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     found: list[tuple[Brought, Sequence[Any]]] = []
-    for number, obj in enumerate(arguments if types is not None else ()):
-        found += _computed_on(obj, number, given, table, True, types or ())
+    for number, obj in enumerate(arguments if inside is not None else ()):
+        found += _computed_on(obj, number, given, table, inside)
     for number, obj in enumerate(objects_in(out)):
-        found += _computed_on(obj, number, leaves, table, False, ())
+        found += _computed_on(obj, number, leaves, table)
         slots = [slot for slot, argument in enumerate(arguments) if argument is obj]
         is_same = any(x.obj is obj and x.is_unchanged for x in table.arguments)
         assigned = frozenset(names_of(type(obj)) & attributes(obj).keys())
@@ -298,10 +299,12 @@ def _computed_on(
     number: int,
     leaves: Sequence[Any],
     table: Table,
-    is_argument: bool,
-    types: Sequence[type],
+    inside: Demand | None = None,
 ) -> Iterator[tuple[Brought, Sequence[Any]]]:
-    """What was computed in this trace and holds for `obj`, with its arrays."""
+    """What was computed in this trace and holds for `obj`, with its arrays. If that is
+    an argument, `inside` has the objects outside."""
+    is_argument = inside is not None
+    types = [] if inside is None else [*map(type, inside.leaves)]
     inputs = _as_rebuilt(obj) if table.noted else None
     if inputs is None:
         return
@@ -320,6 +323,8 @@ def _computed_on(
             continue
         if any(inputs.parts[i] not in uses.unread for i in loose):
             continue
+        if inside is not None and not inside.is_same_inside(number, inputs, uses):
+            raise CannotComeOutError
         outside = inputs
         if traced:
             uses = _outside(uses, traced)
