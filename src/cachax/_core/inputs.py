@@ -145,7 +145,7 @@ class Inputs:
 
     def given(
         self,
-        used: Iterable[int],
+        used: Container[int],
         is_ordered: bool,
         unread: Container[int],
         reads: Container[Any] = (),
@@ -156,9 +156,8 @@ class Inputs:
         pairs = zip(self.statics, self.shape, strict=True)
         statics = [y if i in unread else x for i, (x, y) in enumerate(pairs)]
         bits: list[Any] = []
-        for i in {*range(len(self.arrays))}.difference(used):
-            array, part = self.arrays[i], self.parts[i]
-            if part in unread:
+        for i, (array, part) in enumerate(zip(self.arrays, self.parts, strict=True)):
+            if part in unread or i in used:
                 continue
             look = statics[part]
             if not look[0]:  # it has no shape
@@ -178,10 +177,10 @@ class Inputs:
         other one."""
         if (self.shape, self.orders) != (other.shape, other.orders):
             return False
-        pairs = zip(self.shape, self.statics, other.statics, strict=True)
-        numbers = ((x, y) for x, y in zip(self.arrays, other.arrays, strict=True))
-        return all(kind is ARRAY or x == y for kind, x, y in pairs) and all(
-            type(y) not in NUMBERS or bits_of(x) == bits_of(y) for x, y in numbers
+        statics = zip(self.shape, self.statics, other.statics, strict=True)
+        arrays = zip(self.arrays, other.arrays, strict=True)
+        return all(kind is ARRAY or x == y for kind, x, y in statics) and all(
+            type(y) not in NUMBERS or bits_of(x) == bits_of(y) for x, y in arrays
         )
 
     def positions(self, parts: Container[int]) -> set[int]:

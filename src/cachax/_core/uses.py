@@ -23,7 +23,7 @@ class Uses(NamedTuple):
     the body read the field that they are in. (Numbers in `Inputs.arrays`.)"""
     is_ordered: bool
     """Whether the order of dictionaries may matter."""
-    unread: tuple[int, ...] = ()
+    unread: frozenset[int] = frozenset()
     """The parts that make no difference, arrays or not."""
     is_host: bool = False
     """Whether the body looks at contents of arrays, or can't be traced."""
@@ -54,7 +54,7 @@ class Uses(NamedTuple):
         return given._replace(settings=settings(), uses=self)
 
 
-Kind = tuple[tuple[int, ...], bool, tuple[int, ...], tuple[Any, ...]]
+Kind = tuple[tuple[int, ...], bool, frozenset[int], tuple[Any, ...]]
 
 
 _is_ordered = operator.itemgetter(1)
@@ -70,7 +70,7 @@ def uses_of(
 ) -> Uses:
     used = {*used}
     read = {*read, *(inputs.parts[i] for i in used)}
-    unread = tuple([i for i in range(len(inputs.statics)) if i not in read])
+    unread = frozenset(range(len(inputs.statics))).difference(read)
     positions = tuple(sorted(used - inputs.numbers))
     is_ordered = is_ordered and bool(inputs.orders)
     return Uses(positions, is_ordered, unread, is_host, tuple(reads))
