@@ -5,7 +5,9 @@ import functools
 import gc
 import random
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.struct
@@ -1303,3 +1305,69 @@ def test_values_of_bodies_that_may_use_everything_come_out(body: Any) -> None:
             use(entry)
             assert entry.value is not None
         assert counts == {"value": 1}
+
+
+class Slow(flax.struct.PyTreeNode):
+    x: jax.Array
+
+    @cachax.cached_property
+    def slow(self) -> Any:
+        computing("slow")
+        step = lambda _, x: jnp.sin(x) + 1e-3 * x  # noqa: E731 (for the loop alone)
+        return jax.lax.fori_loop(0, 20_000, step, self.x)
+
+    @cachax.cached_property
+    def fast(self) -> Any:
+        return jnp.cos(self.x)
+
+
+def _in_two_threads(one: Callable[[], Any], other: Callable[[], Any]) -> None:
+    barrier = threading.Barrier(2)
+
+    def call(fun: Callable[[], Any]) -> None:
+        barrier.wait()
+        jax.block_until_ready(fun())
+
+    threads = [threading.Thread(target=call, args=(fun,)) for fun in (one, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("other", ["the same", "another value first"])
+def test_two_threads_with_one_new_object_compute_once(other: str) -> None:
+    fun = cachax.jit(lambda obj: obj.slow)
+    fast = cachax.jit(lambda obj: obj.fast)
+    for number in range(15):
+        fun(Slow(jnp.full(1000, float(number))))
+        fast(Slow(jnp.full(1000, -1.0 - number)))
+    for number in range(10):
+        obj = Slow(jnp.full(1000, 20.0 + number))
+
+        def read(obj: Any = obj) -> Any:
+            if other != "the same":
+                time.sleep(0.01)  # the other one is computing then
+                jax.block_until_ready(fast(obj))
+                return obj.slow
+            return fun(obj)
+
+        with computations() as counts:
+            _in_two_threads(lambda obj=obj: fun(obj), read)  # type: ignore[misc]
+        assert counts["slow"] == 1
+
+
+def test_a_cached_function_that_was_cleared_is_not_kept_by_an_array() -> None:
+    obj = Slow(jnp.ones(2))
+
+    def use() -> Any:
+        big = jnp.ones(100)
+        fun = cachax.cache(lambda obj: jnp.sum(obj.x) * jnp.sum(big))
+        assert fun(obj) == 200
+        cachax.clear(obj)
+        return weakref.ref(big)
+
+    refs = [use() for _ in range(3)]
+    jax.clear_caches()
+    gc.collect()
+    assert [ref() for ref in refs] == [None] * 3

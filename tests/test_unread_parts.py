@@ -4,6 +4,7 @@ is in them."""
 import collections
 import copy
 import dataclasses
+import enum
 import operator
 import pickle
 from collections.abc import Callable
@@ -453,3 +454,165 @@ def count_copies(call: Callable[[], Any]) -> int:
         patch.setattr(Copy, "__init__", init)
         call()
     return len(counts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    name: str = "c"
+    size: int = 2
+
+
+def with_flatten(
+    flatten: Callable[[Any], Any], body: Callable[[Any], Any], **defaults: Any
+) -> Any:
+    """A class with a flatten function of its own. It is rebuilt with `x` alone, or with
+    what is in a dictionary of the structure."""
+    cls = dropping(body)
+
+    def unflatten(structure: Any, children: Any) -> Any:
+        fields = structure if isinstance(structure, dict) else {}
+        return Class(children[0], **{**defaults, **fields})
+
+    class Class(cls):  # type: ignore[misc, valid-type]
+        def __init__(self, x: Any, **fields: Any) -> None:
+            super().__init__(x, **{**defaults, **fields})
+
+        value = cachax.cached_property(body)
+
+    jax.tree_util.register_pytree_node(Class, flatten, unflatten)
+    return Class
+
+
+def test_a_flatten_function_that_asks_for_none() -> None:
+    def flatten(self: Any) -> Any:
+        if self.mask is None:
+            return (self.x,), None
+        return (self.x, self.mask), self.name
+
+    cls = with_flatten(
+        flatten,
+        lambda self: jnp.sum(self.x) * len(self.name),
+        mask=None,
+        name="a",
+    )
+    fun = cachax.jit(lambda obj: obj.value)
+    for name in ("a", "a", "bb", "ccc", "a"):
+        assert fun(cls(ONES, name=name)) == 2 * len(name)
+
+
+def test_a_flatten_function_that_looks_further_for_a_truth_value() -> None:
+    def flatten(self: Any) -> Any:
+        assert not self.verbose or self.config.name.startswith("c")
+        return (self.x,), None
+
+    cls = with_flatten(
+        flatten,
+        lambda self: jnp.sum(self.x) * (2 if self.verbose else 1),
+        verbose=False,
+        config=Config(),
+    )
+    fun = cachax.jit(lambda obj: obj.value)
+    for number in range(20):
+        is_verbose = number > 12
+        obj = cls(ONES * number, verbose=is_verbose)
+        assert fun(obj) == 2 * number * (1 + is_verbose)
+
+
+def test_a_string_that_is_equal_to_one_of_another_class() -> None:
+    class Mode(enum.StrEnum):
+        FAST = "fast"
+
+    cls = dropping(lambda self: jnp.sum(self.x) * (1 + isinstance(self.mode, Mode)))
+    fun = cachax.jit(lambda obj: obj.value)
+    for mode in ("fast", "fast", Mode.FAST, "fast"):
+        assert fun(cls(ONES, mode=mode)) == 2 * (1 + isinstance(mode, Mode))
+
+
+def test_a_class_that_is_rebuilt_without_what_is_in_its_structure() -> None:
+    cls = with_flatten(
+        lambda self: ((self.x,), self.name),
+        lambda self: jnp.sum(self.x) * len(self.name),
+        name="default",
+    )
+    fun = cachax.jit(lambda obj: obj.value)
+    for number in range(20):
+        assert fun(cls(ONES * number, name="ab")) == 4 * number
+
+
+def test_one_object_in_two_fields_of_a_new_one_computes_once() -> None:
+    class Pair(flax.struct.PyTreeNode):
+        one: Any
+        other: Any
+
+        @cachax.cached_property
+        def both(self) -> Any:
+            return self.one.total + self.other.total
+
+    fun = cachax.jit(lambda pair: pair.both)
+    for number in range(20):
+        fun(Pair(Tagged(ONES * number), Tagged(ONES + number)))
+    for number in range(5):
+        tied = Tagged(ONES * number)
+        with computations() as counts:
+            assert fun(Pair(tied, tied)) == 4 * number
+        assert counts["total"] == 1
+
+
+FAMILIES: dict[str, Callable[[Any], Any]] = {
+    "a frozen dict": lambda x: Frozen(flax.core.freeze({"w": x, "b": ONES})),
+    "a structure that is a dict": with_flatten(
+        lambda self: ((self.x,), {"name": self.name}),
+        lambda self: jnp.sum(self.x) * len(self.name),
+        name="a",
+    ),
+    "a part of a configuration": with_flatten(
+        lambda self: ((self.x,), {"config": dataclasses.replace(self.config)}),
+        lambda self: jnp.sum(self.x) * len(self.config.name),
+        config=Config(),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_new_objects_are_computed_inside(family: str) -> None:
+    make = FAMILIES[family]
+    fun = cachax.jit(lambda obj: getattr(obj, "value", 0) + getattr(obj, "norm", 0))
+    arrays = iter([ONES * number for number in range(60)])
+    for _ in range(12):
+        fun(make(next(arrays)))
+    counts = counted(lambda: fun(make(next(arrays))))
+    assert counts["functions"] <= 40
+
+
+def test_many_truth_values_in_the_structure() -> None:
+    class Layers(flax.struct.PyTreeNode):
+        x: jax.Array
+        layers: tuple[Any, ...] = flax.struct.field(pytree_node=False, default=())
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x) * len(self.layers)
+
+    obj = Layers(ONES, tuple((f"{i}", i, i % 2 == 0) for i in range(100)))
+    assert count_copies(lambda: total(obj)) < 20
+
+
+def test_a_class_that_raises_when_it_is_flattened_takes_no_levels() -> None:
+    """JAX counts the levels of a tree in which a class raises, and never forgets."""
+
+    def depth(number: int = 0) -> int:
+        try:
+            return depth(number + 1)
+        except RecursionError:
+            return number
+
+    layer = with_flatten(
+        lambda self: ((self.x,), {"config": Config(self.config.name + "c")}),
+        lambda self: 0,
+        config=Config(),
+    )
+    before = depth()
+    for number in range(3):
+        layers = [layer(ONES) for _ in range(10 + number)]
+        assert cachax.jit(lambda obj: obj.total)(Tagged(ONES, layers)) == 2
+    assert depth() == before

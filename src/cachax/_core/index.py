@@ -54,7 +54,7 @@ class Contents:
     record is: tables, by their ids and the keys in them."""
 
     sources: frozenset[Any] = frozenset()
-    """The properties and methods of which a value was computed, or is."""
+    """The properties and methods of which a value was computed, or is: their tokens."""
     placed: Any = None
     """The sharding of an array that it was passed on to."""
     busy: tuple[int, threading.Event] | None = None
@@ -175,6 +175,11 @@ def source_of(key: Key) -> Any:
     return getattr(key, "source", key)
 
 
+def token_of(key: Key) -> object:
+    """What stands for its property or method, and doesn't hold it."""
+    return vars(getattr(key, "source", key)).setdefault("_token", object())
+
+
 def _place(key: Key, contents: Sequence[Contents]) -> tuple[tuple[int, ...], Any]:
     serials = tuple(map(_serial, contents))
     return serials, (source_of(key), serials)
@@ -219,7 +224,9 @@ def contents_of(array: Any) -> Contents:
 def is_new_for(array: Any, sources: frozenset[Any]) -> bool:
     """Whether no value of these properties and methods is known for it yet."""
     contents = getattr(base_of(array), ATTRIBUTE, None)
-    return contents is None or sources.isdisjoint(contents.sources)
+    if contents is None:
+        return True
+    return contents.busy is None and sources.isdisjoint(contents.sources)
 
 
 _claiming = threading.Lock()
@@ -255,7 +262,7 @@ def claim(key: Key, arrays: Iterable[Any]) -> None:
     with _claiming:
         contents = [*map(contents_of, arrays)]
         for each in contents:
-            each.sources |= {source_of(key)}
+            each.sources |= {token_of(key)}
     for each in contents:
         thread, is_done = each.busy or (None, None)
         if is_done is not None and thread != threading.get_ident():
@@ -307,7 +314,7 @@ def _add(record: Record, owners: Iterable[Contents]) -> None:
     for owner in owners:
         owner.records  # noqa: B018 (it makes those that are not made yet)
     for owner in owners:
-        owner.sources |= {source_of(record.key)}
+        owner.sources |= {token_of(record.key)}
         records = owner.records
         for old in record.replaces(records.get(record.place, ())):
             _replace(old) if record.serials else owner.remove(old)

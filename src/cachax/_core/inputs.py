@@ -58,6 +58,8 @@ _NNX_NOTES = "flax.nnx.tracers"
 _NNX_VARIABLES = "flax.nnx.variablelib"
 """Their metadata are a dictionary, in a different order in every copy."""
 
+_KNOWN_HASH = ("FrozenDict", "_hash")
+"""A slot of a class of flax: None until the hash is computed."""
 _ADDED_BY_EQUINOX = {*functools.WRAPPER_ASSIGNMENTS, "__annotations__"}
 """By equinox up to 0.11, to the instances it rebuilds."""
 
@@ -172,16 +174,21 @@ class Inputs:
         )
         return Given(tuple(statics), tuple(bits), orders, supplied)
 
-    def is_like(self, other: "Inputs") -> bool:
-        """Whether all is the same except the arrays, and numbers that are arrays in the
-        other one."""
-        if (self.shape, self.orders) != (other.shape, other.orders):
+    def is_like(self, other: "Inputs", unread: Container[int] = ()) -> bool:
+        """Whether all that is read is the same except the arrays, and numbers that are
+        arrays in the other one, and the orders of dictionaries."""
+        if self.shape != other.shape:
             return False
-        statics = zip(self.shape, self.statics, other.statics, strict=True)
-        arrays = zip(self.arrays, other.arrays, strict=True)
-        return all(kind is ARRAY or x == y for kind, x, y in statics) and all(
-            type(y) not in NUMBERS or bits_of(x) == bits_of(y) for x, y in arrays
+        pairs = enumerate(zip(self.statics, other.statics, strict=True))
+        statics = [(x, y) for i, (x, y) in pairs if self._is_static(i, unread)]
+        arrays = zip(self.parts, self.arrays, other.arrays, strict=True)
+        return all(x == y for x, y in statics) and all(
+            i in unread or type(y) not in NUMBERS or bits_of(x) == bits_of(y)
+            for i, x, y in arrays
         )
+
+    def _is_static(self, part: int, unread: Container[int]) -> bool:
+        return self.shape[part] is not ARRAY and part not in unread
 
     def positions(self, parts: Container[int]) -> set[int]:
         """Which of the arrays are among these parts."""
@@ -512,6 +519,8 @@ def _take_apart_object(thing: Any) -> Taken:
     supplied = {*names_of(cls)}  # by the user, in the `__dict__`
     names = sorted(fields.keys() - derived - supplied - _ADDED_BY_EQUINOX)
     slots = slots_of(cls)
+    if cls.__name__ == _KNOWN_HASH[0]:
+        slots = [name for name in slots if name != _KNOWN_HASH[1]]
     parts = [fields[name] for name in names]
     parts += [slot_value(thing, name) for name in slots]
 
@@ -523,6 +532,8 @@ def _take_apart_object(thing: Any) -> Taken:
         for name, part in zip(slots, parts[len(names) :], strict=True):
             if part is not UNSET:
                 object.__setattr__(new, name, part)
+        if len(slots) < len(slots_of(cls)):
+            object.__setattr__(new, _KNOWN_HASH[1], None)
         return new
 
     return Taken((*names, *slots), parts, rebuild)
@@ -578,6 +589,8 @@ class Copy:
         self._around: set[int] = set()
         self._arrays_seen = 0
         self._parts = 0
+        self.numbered: dict[int, Any] = {}
+        """The copies of things that are taken apart, by their numbers."""
         self.read = Held()
         """What was read since."""
         self.originals: dict[int, tuple[Any, Any]] = {}
@@ -651,6 +664,7 @@ class Copy:
             for each in inside:
                 held.add(each)
         self._copies[id(thing)] = new, held
+        self.numbered[number] = new
         return new, held
 
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:

@@ -282,7 +282,9 @@ class Demand:
                 if key.is_supplied(owner):
                     return False
                 inputs = inputs_of(owner)
-                if inputs is None or its is None or inputs.is_like(its):
+                if inputs is None or its is None:
+                    return True
+                if inputs.orders == its.orders and inputs.is_like(its):
                     return True
                 # JAX has sorted its dictionaries, or its class drops something.
                 answer, mapped = self._answer(slot, key), self._maps[slot]
@@ -297,7 +299,7 @@ class Demand:
     def is_same_inside(self, slot: int, copy: Inputs, uses: Uses) -> bool:
         """Whether a body gets all that it reads of an object from its traced copy."""
         mapped, inputs = self._maps[slot], inputs_of(self._objects[slot])
-        if mapped is None or inputs is None or inputs.shape != copy.shape:
+        if mapped is None or inputs is None or not inputs.is_like(copy, uses.unread):
             return False
         return mapped.finds(inputs, uses) and not mapped.reads_dropped(uses)
 

@@ -99,7 +99,7 @@ def new_in_call(entry: Any, call: Call) -> New | None:
                 else:
                     computed.append((its, [inner]))
         for its, keys in computed:
-            sources = frozenset(map(index.source_of, keys))
+            sources = frozenset(map(index.token_of, keys))
             arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
             are_new = [i for i in arrays if index.is_new_for(leaves[i], sources)]
             if not are_new:  # the next call can't tell
@@ -153,6 +153,7 @@ def is_new_code(
             mine, theirs = (
                 joined([f"id({reader.leaf(i)})" for i in x]) for x in (its, others)
             )
+            conditions.append(f"len({{*{mine}}}) == {len(its)}")
             if others:
                 conditions.append(f"{{*{mine}}}.isdisjoint({theirs})")
     return " and ".join(conditions)

@@ -6,7 +6,7 @@ by flattening a copy of the object with marks in place of its parts.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from .._core.fields import (
     is_open,
     may_change,
     reached,
+    walk_fields,
 )
 from .._core.inputs import (
     ARRAY,
@@ -27,6 +28,7 @@ from .._core.inputs import (
     CannotRebuildError,
     Copy,
     Fields,
+    Inputs,
     inputs_in_fields,
     is_rebuilt,
     parts_in,
@@ -80,36 +82,16 @@ def map_of(obj: Any, span: range) -> Map | None:
     inputs = inputs_in_fields(obj)
     if inputs is None:
         return None
-    things = parts_in(obj, inputs.shape)
-    units = _units(inputs.shape, things)
-    arrays = [*map(_mark_for, inputs.arrays)]
-    marks = {i: (_mark_for(things[i]), *unit) for i, unit in units.items()}
     try:
-        tree = _Flattened(obj, arrays, marks, len(span))
-        of_units = {i: tree.place(mark) for i, (mark, *_) in marks.items()}
-    except Exception:  # the class's own code makes use of a part
-        try:
-            tree = _Flattened(obj, arrays, {}, len(span))
-        except Exception:
-            return None
-        of_units = {i: tree.place_of_one(i, unit) for i, unit in marks.items()}
-    places: dict[int, int | None] = {}
-    for i, (count, _) in units.items():
-        place = NOWHERE if may_change(things[i]) else of_units[i]
-        places |= dict.fromkeys(range(i, i + count), place)
-    for number, (part, mark) in enumerate(zip(inputs.parts, arrays, strict=True)):
-        if part not in places:
-            is_flag = type(mark) is bool
-            place = tree.place_of_flag(number) if is_flag else tree.place(mark)
-            places[part] = place
-    for i, end in _ends(inputs.shape).items():
-        inside = {places.get(x, NOWHERE) for x in range(i + 1, end)}
-        if inside == {NOWHERE}:  # then so is what is around them
-            places.setdefault(i, NOWHERE)
-    for i, place in places.items():
-        if place is not None and place != NOWHERE:
-            places[i] = span[place]
-    dropped = {i for i in _fields(obj, inputs.shape) if places.get(i) == NOWHERE}
+        search = _Search(obj, inputs, len(span))
+    except Exception:  # whatever the class's own code does with a mark
+        return None
+    places = {
+        i: place if place is None or place == NOWHERE else span[place]
+        for i, place in search.places().items()
+    }
+    dropped = (i for i in search.fields() if places.get(i) == NOWHERE)
+    things = search.things
     return Map(
         inputs.shape,
         places,
@@ -117,43 +99,128 @@ def map_of(obj: Any, span: range) -> Map | None:
     )
 
 
-def _fields(obj: Any, shape: Sequence[Any]) -> Iterator[int]:
-    """The parts that are in the `__dict__` of an object itself."""
-    ends, part = _ends(shape), 1
-    for name in shape[0].names:
-        if name in attributes(obj):
-            yield part
-        part = ends[part]
+class _Search:
+    """For the places of the parts of an object."""
 
+    def __init__(self, obj: Any, inputs: Inputs, count: int) -> None:
+        self._obj = obj
+        self._inputs = inputs
+        self._count = count
+        shape = inputs.shape
+        self.things = parts_in(obj, shape)
+        self._ends: dict[int, int] = {}
+        """For each part, the number after the last one inside."""
+        for i in reversed(range(len(shape))):
+            self._ends[i] = i + 1
+            for _ in range(shape[i].parts if type(shape[i]) is Fields else 0):
+                self._ends[i] = self._ends[self._ends[i]]
+        self._arrays = [*map(_mark_for, inputs.arrays)]
+        self._plain = self._flattened({})
+        """With marks in place of the arrays alone."""
 
-def _ends(shape: Sequence[Any]) -> dict[int, int]:
-    """For each part, the number after the last one inside, from the last to the
-    first."""
-    ends: dict[int, int] = {}
-    for i in reversed(range(len(shape))):
-        ends[i] = i + 1
-        for _ in range(shape[i].parts if type(shape[i]) is Fields else 0):
-            ends[i] = ends[ends[i]]
-    return ends
+    def places(self) -> dict[int, int | None]:
+        shape, things = self._inputs.shape, self.things
+        every = self._units()
+        empty = {i for i in every if things[i] is None or _is_empty(things[i])}
+        units = {i: unit for i, unit in every.items() if i not in empty}
+        found = self._together(units) or self._together(
+            {i: x for i, x in self._units(is_whole=False).items() if i not in empty}
+        )
+        of_units, tree = found or (self._one_by_one(units), None)
+        # A class may well ask whether something is None.
+        nodes = {i: every[i] for i in empty}
+        of_nodes, _ = self._together(nodes) or (self._one_by_one(nodes), None)
+        places: dict[int, int | None] = {}
+        for i, place in [*of_units.items(), *of_nodes.items()]:
+            is_fixed = not may_change(things[i])
+            inside = range(i, self._ends[i])
+            places |= dict.fromkeys(inside, place if is_fixed else NOWHERE)
+        if tree is not None:
+            for i in self._containers(tree):
+                is_array = (x for x in range(i, self._ends[i]) if shape[x] is ARRAY)
+                places = {**dict.fromkeys(is_array), **places}
+        for number, part in enumerate(self._inputs.parts):
+            if part not in places:
+                mark = self._arrays[number]
+                is_flag = type(mark) is bool
+                places[part] = (
+                    self._place_of_flag(number) if is_flag else self._plain.place(mark)
+                )
+        for i, end in self._ends.items():
+            inside_it = {places.get(x, NOWHERE) for x in range(i + 1, end)}
+            if inside_it == {NOWHERE}:  # then so is what is around them
+                places.setdefault(i, NOWHERE)
+        return places
 
+    def fields(self) -> Iterator[int]:
+        """The parts that are in the `__dict__` of the object itself."""
+        part = 1
+        for name in self._inputs.shape[0].names:
+            if name in attributes(self._obj):
+                yield part
+            part = self._ends[part]
 
-def _units(shape: Sequence[Any], things: Sequence[Any]) -> dict[int, tuple[int, int]]:
-    """The parts that JAX takes as one thing, except arrays: how many parts are in each,
-    and how many numbers."""
-    ends = _ends(shape)
-    found: dict[int, tuple[int, int]] = {}
-    covered = 0
-    for i, kind in enumerate(shape):
-        if i < covered or kind is ARRAY or isinstance(kind, type):
-            continue
-        inside = [x for x in range(i, ends[i]) if shape[x] is ARRAY]
-        if type(kind) is Fields and kind.parts:
-            is_taken_apart = is_rebuilt(things[i])
-            if is_taken_apart or any(type(things[x]) not in NUMBERS for x in inside):
+    def _units(self, is_whole: bool = True) -> dict[int, tuple[int, int]]:
+        """The parts that JAX takes as one thing, except arrays: how many parts are in
+        each, and how many numbers. If not `is_whole`, objects are taken apart."""
+        shape, things = self._inputs.shape, self.things
+        found: dict[int, tuple[int, int]] = {}
+        covered = 0
+        for i, kind in enumerate(shape):
+            if i < covered or kind is ARRAY or isinstance(kind, type):
                 continue
-        covered = ends[i]
-        found[i] = (ends[i] - i, len(inside))
-    return found
+            inside = [x for x in range(i, self._ends[i]) if shape[x] is ARRAY]
+            if type(kind) is Fields and kind.parts:
+                is_taken_apart = not is_whole or is_rebuilt(things[i])
+                has_arrays = any(type(things[x]) not in NUMBERS for x in inside)
+                if is_taken_apart or has_arrays:
+                    continue
+            covered = self._ends[i]
+            found[i] = (covered - i, len(inside))
+        return found
+
+    def _flattened(
+        self, units: dict[int, tuple[int, int]], flag: int | None = None
+    ) -> "_Flattened":
+        """With other marks in place of these parts, and one truth value changed."""
+        marks = {i: (_mark_for(self.things[i]), *unit) for i, unit in units.items()}
+        arrays = [not x if i == flag else x for i, x in enumerate(self._arrays)]
+        return _Flattened(self._obj, arrays, marks, self._count)
+
+    def _together(
+        self, units: dict[int, tuple[int, int]]
+    ) -> tuple[dict[int, int | None], "_Flattened"] | None:
+        """The places of all these; None if the class's own code makes use of one."""
+        try:
+            tree = self._flattened(units)
+        except Exception:
+            return None
+        return {i: tree.place(mark) for i, (mark, *_) in tree.marks.items()}, tree
+
+    def _one_by_one(self, units: dict[int, tuple[int, int]]) -> dict[int, int | None]:
+        found: dict[int, int | None] = {}
+        for i, unit in units.items():
+            its, _ = self._together({i: unit}) or ({i: NOWHERE}, None)
+            found |= its
+        return found
+
+    def _place_of_flag(self, number: int) -> int | None:
+        """Where a truth value is, of which there are only two: see what the other one
+        changes."""
+        try:
+            other = self._flattened({}, number)
+            if other.structure != self._plain.structure:
+                return None
+        except Exception:
+            return None
+        pairs = enumerate(zip(self._plain.leaves, other.leaves, strict=True))
+        return next((i for i, (x, y) in pairs if x is not y), NOWHERE)
+
+    def _containers(self, tree: "_Flattened") -> Iterator[int]:
+        """Those whose copies are static parts of the tree."""
+        for i, new in tree.copies.items():
+            if tree.is_static(new) and new is not self.things[i] and not is_open(new):
+                yield i
 
 
 class _Flattened:
@@ -162,45 +229,45 @@ class _Flattened:
     def __init__(
         self, obj: Any, arrays: list[Any], marks: dict[int, Any], count: int
     ) -> None:
-        self._given = (obj, arrays, marks, count)
+        self.marks = marks
         copy = Copy(obj, arrays, instead=marks, is_written=False)
+        self.copies = copy.numbered
         for new, _ in copy.originals.values():
             provide_anything(new)
-        structure: Any
-        leaves, structure = jax.tree.flatten(copy.obj)
-        self._structure = structure
-        self._static = _ids_in_structure(copy.obj)
-        self._static |= {id(x) for x in leaves if type(x) is _NoLeaf}
-        self._leaves = [x for x in leaves if type(x) is not _NoLeaf]
-        if len(self._leaves) != count:
+        self._own = {id(x): x for x in walk_fields(copy.obj)}
+        self._static: dict[int, Any] = {}
+        self.leaves: list[Any] = []
+        self.structure = self._flatten(copy.obj)
+        if len(self.leaves) != count:
             raise CannotRebuildError
+
+    def _flatten(self, tree: Any) -> Any:
+        """The structure. (Not by `jax.tree.flatten`: if a class raises in it, JAX
+        counts the levels above it as taken, until it can't flatten anything.)"""
+        level = default_registry.flatten_one_level(tree)
+        if level is None and type(tree) is _NoLeaf:
+            self._static[id(tree)] = tree
+        elif level is None:
+            self.leaves.append(tree)
+        if level is None:
+            return None
+        parts, static = level
+        self._static |= {id(x): x for x in reached(static, self._fixed_parts)}
+        return type(tree), static, [*map(self._flatten, parts)]
+
+    def _fixed_parts(self, thing: Any) -> list[Any]:
+        """Without those of what is the object's own and can be changed."""
+        if isinstance(thing, functools.partial):  # its dictionary is its own
+            return [thing.func, thing.args, *thing.keywords, *thing.keywords.values()]
+        return [] if id(thing) in self._own and is_open(thing) else fields_in(thing)
+
+    def is_static(self, thing: Any) -> bool:
+        return id(thing) in self._static
 
     def place(self, mark: Any) -> int | None:
         """Where a mark is: see `Map.places`."""
-        places = (i for i, leaf in enumerate(self._leaves) if leaf is mark)
-        return next(places, None if id(mark) in self._static else NOWHERE)
-
-    def place_of_one(self, part: int, unit: Any) -> int | None:
-        """Where a part is if nothing but the arrays and this part is replaced."""
-        obj, arrays, _, count = self._given
-        try:
-            return _Flattened(obj, arrays, {part: unit}, count).place(unit[0])
-        except Exception:
-            return NOWHERE
-
-    def place_of_flag(self, number: int) -> int | None:
-        """Where a truth value is, of which there are only two: see what the other one
-        changes."""
-        obj, arrays, marks, count = self._given
-        arrays = [not x if i == number else x for i, x in enumerate(arrays)]
-        try:
-            other = _Flattened(obj, arrays, marks, count)
-        except Exception:
-            return None
-        if other._structure != self._structure:
-            return None
-        pairs = enumerate(zip(self._leaves, other._leaves, strict=True))
-        return next((i for i, (x, y) in pairs if x is not y), NOWHERE)
+        places = (i for i, leaf in enumerate(self.leaves) if leaf is mark)
+        return next(places, None if self.is_static(mark) else NOWHERE)
 
 
 class _NoLeaf:
@@ -218,33 +285,20 @@ class _Text(str): ...
 
 def _mark_for(thing: Any) -> Any:
     """Something that is found again by its identity, and is as good as `thing` for code
-    that looks at it, if that is possible."""
+    that looks at it, if that is possible. There are no others of a truth value."""
     for cls, mark in ((int, _Whole), (float, _Double), (str, _Text)):
         if type(thing) is cls:
             return mark(thing)
     if type(thing) is bool:
         return thing
-    is_empty = is_rebuilt(thing) and not jax.tree.leaves(thing)
-    return _NoLeaf() if thing is None or is_empty else object()
+    return _NoLeaf() if thing is None or _is_empty(thing) else object()
+
+
+def _is_empty(thing: Any) -> bool:
+    return is_rebuilt(thing) and not jax.tree.leaves(thing)
 
 
 def provide_anything(copy: Any) -> None:
     """A class may read a value to be flattened."""
     if may_have_values(type(copy)) and type(copy).__weakrefoffset__:
         memo_of(copy).provider = lambda key: object()
-
-
-def _ids_in_structure(tree: Any) -> set[int]:
-    """What is in the static parts of a tree, apart from what can be changed there."""
-    level = default_registry.flatten_one_level(tree)
-    if level is None:
-        return set()
-    parts, static = level
-    found = {id(x) for x in reached(static, _fixed_parts)}
-    return found.union(*map(_ids_in_structure, parts))
-
-
-def _fixed_parts(thing: Any) -> list[Any]:
-    if isinstance(thing, functools.partial):  # its dictionary is its own
-        return [thing.func, thing.args, *thing.keywords, *thing.keywords.values()]
-    return [] if is_open(thing) else fields_in(thing)

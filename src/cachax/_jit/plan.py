@@ -391,7 +391,7 @@ def _fields(
                 if type(part) in NUMBERS:
                     yield _bits_code(field, part)
                 elif type(part) in BUILTIN_ATOMS:
-                    yield field
+                    yield f"type({field}), {field}"
                 elif type(part) is tuple and is_hashable(part):
                     yield _identity_code(reader, field, part)
 

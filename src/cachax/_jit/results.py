@@ -179,7 +179,7 @@ class About(int):
                 its_code.append(f"{name}(out, {arrays})")
                 continue
             names[name] = each.record
-            source = given.constant(frozenset([index.source_of(each.key)]))
+            source = given.constant(frozenset([index.token_of(each.key)]))
             each.key.learned.put_kind(each.shape, each.statics.uses)
             reader = given if each.is_argument else returned
             leaves = [*map(reader.leaf, each.leaves)]
