@@ -465,7 +465,7 @@ class Config:
 def with_flatten(
     flatten: Callable[[Any], Any], body: Callable[[Any], Any], **defaults: Any
 ) -> Any:
-    """A class with a flatten function of its own. It is rebuilt with `x` alone, or with
+    """A class with this flatten function. It is rebuilt with `x` alone, or with
     what is in a dictionary of the structure."""
     cls = dropping(body)
 
@@ -483,7 +483,7 @@ def with_flatten(
     return Class
 
 
-def test_a_flatten_function_that_asks_for_none() -> None:
+def test_a_flatten_function_with_a_branch_for_none() -> None:
     def flatten(self: Any) -> Any:
         if self.mask is None:
             return (self.x,), None
@@ -500,7 +500,7 @@ def test_a_flatten_function_that_asks_for_none() -> None:
         assert fun(cls(ONES, name=name)) == 2 * len(name)
 
 
-def test_a_flatten_function_that_looks_further_for_a_truth_value() -> None:
+def test_a_flatten_function_with_a_branch_for_a_truth_value() -> None:
     def flatten(self: Any) -> Any:
         assert not self.verbose or self.config.name.startswith("c")
         return (self.x,), None
