@@ -518,7 +518,7 @@ def test_a_flatten_function_with_a_branch_for_a_truth_value() -> None:
         assert fun(obj) == 2 * number * (1 + is_verbose)
 
 
-def test_a_string_that_is_equal_to_one_of_another_class() -> None:
+def test_a_string_that_is_equal_to_one_of_a_different_class() -> None:
     class Mode(enum.StrEnum):
         FAST = "fast"
 
