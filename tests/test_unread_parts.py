@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import pytest
 
 import cachax
-from cachax._core.inputs import Copy
+from cachax._core.copies import Copy
 from test_hot_path import counted
 
 from measure import computations, computing

@@ -19,9 +19,10 @@ import jax
 from .._compat import CONCRETE, current_trace, has_processes, is_jitted
 from .._core.computed import Computed
 from .._core.fields import walk
-from .._core.inputs import ARRAY, NUMBERS, Inputs
+from .._core.inputs import ARRAY, Inputs
 from .._core.levels import traces_in
 from .._core.memo import inputs_of
+from .._core.parts import NUMBERS
 from .._core.spread import are_global, is_global
 from .._core.watch import watching
 from .._core.where import where_now

@@ -11,9 +11,10 @@ from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .arguments import Arguments, NotKeptError
+from .copies import CannotRebuildError
 from .fields import is_open, walk
 from .follow import check_unchanged, is_unchanged
-from .inputs import NUMBERS, CannotRebuildError, Given, Inputs
+from .inputs import Given, Inputs
 from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
 from .memo import (
     NOT_PROVIDED,
@@ -27,6 +28,7 @@ from .memo import (
     memo_of,
     supplied_for,
 )
+from .parts import NUMBERS
 from .recent import Recent
 from .run import compute, compute_part
 from .structure import flatten, survives

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import jax
 
 from .._compat import Tracer, at_trace
+from .copies import Copy
 from .dependence import Dependence
 from .fields import attributes, walk, walk_fields
-from .inputs import Copy, Inputs, is_rebuilt
+from .inputs import Inputs
 from .memo import has_supplied, inputs_of
+from .parts import is_rebuilt
 from .reads import runs_bodies
 from .sources import names_of
 from .structure import flatten, survives

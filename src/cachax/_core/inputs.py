@@ -4,86 +4,44 @@ Two objects with equal static parts and the same arrays give the same value. Rea
 the fields, not by `jax.tree.flatten`, for the reasons given in `fields.py`.
 """
 
-import functools
 import gc
 import operator
-import struct
 import types
-import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from .._compat import (
     ArrayImpl,
     Tracer,
     aval_of_number,
-    explicit_sharding,
     has_several_devices,
     is_ref,
-    is_registered,
 )
-from .fields import (
-    ATOMS,
-    BUFFERS,
-    UNSET,
-    attributes,
-    derived_names,
-    fields_in,
-    is_opaque,
-    may_change,
-    parts_of,
-    per_class,
-    plain_value,
-    slot_value,
-    slots_of,
+from .fields import ATOMS, BUFFERS, fields_in, is_opaque, may_change, plain_value
+from .parts import (
+    NUMBERS,
+    Same,
+    Taken,
+    bits_of,
+    has_hidden_state,
+    identity_of,
+    is_array,
+    is_one_of_a_kind,
+    is_rebuilt,
+    is_whole,
+    look_of,
+    may_be_a_key,
+    take_apart,
 )
-from .reads import Held, watch
-from .sources import names_of
 
-PYTHON_NUMBERS = frozenset([bool, int, float, complex])
-NUMBERS = PYTHON_NUMBERS | {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
-"""And those of numpy."""
-_BY_VALUE = {str, bytes, type(None)}
 _GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
-
-_NNX_NOTES = "flax.nnx.tracers"
-"""Which trace an nnx object was made in: different in every copy."""
 
 _NNX_VARIABLES = "flax.nnx.variablelib"
 """Their metadata are a dictionary, in a different order in every copy."""
-
-_KNOWN_HASH = ("FrozenDict", "_hash")
-"""A slot of a class of flax: None until the hash is computed."""
-_ADDED_BY_EQUINOX = {*functools.WRAPPER_ASSIGNMENTS, "__annotations__"}
-"""By equinox up to 0.11, to the instances it rebuilds."""
-
-
-class Same:
-    """A static part that is compared by identity."""
-
-    __slots__ = ("_hash", "_held")
-
-    def __init__(self, thing: Any) -> None:
-        self._hash = id(thing)
-        try:
-            self._held: Any = weakref.ref(thing)
-        except TypeError:  # held, because an id is reused when its owner is gone
-            self._held = lambda: thing
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Same) or self._hash != other._hash:
-            return False
-        thing = self._held()
-        return thing is not None and thing is other._held()
-
-    def __hash__(self) -> int:
-        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,121 +170,153 @@ class Given(NamedTuple):
     """And what the body used (`Uses`)."""
 
 
-def bits_of(number: Any) -> Any:
-    """A number as something that tells 2 from 2.0 and 0.0 from -0.0. None for an
-    array."""
-    cls = type(number)
-    if cls not in NUMBERS:
-        return None
-    if cls is float:
-        return (cls, double(number))
-    return (cls, number.tobytes() if isinstance(number, np.generic) else repr(number))
-
-
-double = struct.Struct("d").pack
-
-
 def inputs_in_fields(
     obj: Any, supplied_on: Callable[[Any], Iterable[tuple[Any, Any]]] | None = None
 ) -> Inputs | None:
     """The inputs of `obj`; None if identity can't describe them: references, buffers,
     and containers with hidden state. `supplied_on` lists the values that the user
     supplied for one of the objects (`inputs_of`)."""
-    statics: list[Any] = []
-    shape: list[Any] = []
-    arrays: list[Any] = []
-    orders: list[Any] = []
-    seen: dict[int, int] = {}
-    around: set[int] = set()
-    keys_around = 0
-    is_in_a_key_too = False
-    unordered: set[int] = set()
-    writable: set[int] = set()
-    in_keys: set[int] = set()
-    supplied: list[Any] = []
-    stack = [obj]
-    while stack:
-        thing = stack.pop()
-        cls = type(thing)
-        part: Any = None
-        kind: Any = None
-        if cls is _End:
-            around.discard(thing.id)
-            keys_around -= thing.is_key
-            if thing.is_key:
-                in_keys.update(range(thing.start, len(arrays)))
-            continue
-        if cls is not ArrayImpl and is_ref(thing):
-            return None
-        if cls is ArrayImpl or is_array(thing):
-            kind = ARRAY
-            if cls in NUMBERS:
-                part = aval_of_number(thing)
-            elif isinstance(thing, np.ndarray):
-                writable.add(len(arrays))
-                part = (thing.shape, thing.dtype, cls)
+    try:
+        return _Listing(obj, supplied_on).inputs()
+    except _NotDescribedError:
+        return None
+
+
+class _NotDescribedError(Exception):
+    """Identity can't describe a part."""
+
+
+class _Listing:
+    """Goes through all parts of an object."""
+
+    def __init__(self, obj: Any, supplied_on: Any) -> None:
+        self._root = obj
+        self._supplied_on = supplied_on
+        self._statics: list[Any] = []
+        self._shape: list[Any] = []
+        self._arrays: list[Any] = []
+        self._orders: list[Any] = []
+        self._writable: set[int] = set()
+        self._in_keys: set[int] = set()
+        self._supplied: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        """Of the parts that were taken apart, by id."""
+        self._around: set[int] = set()
+        """The ids of those that the next part is in."""
+        self._keys_around = 0
+        """How many of these may be keys."""
+        self._is_in_a_key_too = False
+        """Whether a part is in one of them, and somewhere else."""
+        self._unordered: set[int] = set()
+        self._stack = [obj]
+        while self._stack:
+            thing = self._stack.pop()
+            if type(thing) is _End:
+                self._leave(thing)
             else:
-                part = look_of(thing)
-            arrays.append(thing)
-        elif not _is_describable(thing):
-            return None
-        elif is_whole(thing):
-            if cls in (set, frozenset) and any(map(may_change, thing)):
-                return None
-            part = identity_of(thing)
-            if part is cls:  # each is as good as another
-                kind = part
-            if isinstance(thing, types.FunctionType):
-                inside = _identities_inside(thing)
-                if inside is None:
-                    return None
-                part = (part, *inside)
-        elif id(thing) in seen and (id(thing) in around or not is_rebuilt(thing)):
-            part = kind = seen[id(thing)]
-            is_in_a_key_too |= keys_around > 0
-        else:
-            if supplied_on is not None:
-                supplied += [(len(statics), *each) for each in supplied_on(thing)]
-            seen[id(thing)] = len(statics)
-            taken = take_apart(thing)
-            more: list[Any] = []
-            if issubclass(cls, ATOMS):
-                more += map(identity_of, plain_value(thing))
-            if cls is defaultdict:
-                more.append(identity_of(thing.default_factory))
-            if _has_hidden_state(cls) or (thing is not obj and _is_one_of_a_kind(cls)):
-                if cls.__weakrefoffset__ == 0 and taken.parts:
-                    return None  # it would be held, with the arrays in it
-                more.append(Same(thing))
-            kind = Fields(cls, taken.names, len(taken.parts))
-            part = kind._replace(more=tuple(more)) if more else kind
-            is_dict = cls in (dict, defaultdict)
-            if is_dict and any(map(may_change, thing)):
-                return None
-            if is_dict and len(thing) > 1 and id(thing) not in unordered:
-                order = (*map(identity_of, thing),)
-                orders.append(None if order == taken.names else order)
-            if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
-                unordered.update(map(id, taken.parts))
-            around.add(id(thing))
-            is_key = _may_be_a_key(thing)
-            keys_around += is_key
-            stack.append(_End(id(thing), len(arrays), is_key))
-            stack += reversed(taken.parts)
-        statics.append(part)
-        shape.append(kind)
-    if is_in_a_key_too:  # and somewhere else
-        in_keys = {*range(len(arrays))}
-    return Inputs(
-        arrays,
-        tuple([i for i, kind in enumerate(shape) if kind is ARRAY]),
-        tuple(statics),
-        tuple(shape),
-        tuple(orders),
-        frozenset(writable),
-        frozenset(i for i in in_keys if type(arrays[i]) not in NUMBERS),
-        tuple(supplied),
-    )
+                part, kind = self._part(thing)
+                self._statics.append(part)
+                self._shape.append(kind)
+
+    def inputs(self) -> Inputs:
+        arrays, shape = self._arrays, self._shape
+        in_keys = range(len(arrays)) if self._is_in_a_key_too else self._in_keys
+        return Inputs(
+            arrays,
+            tuple([i for i, kind in enumerate(shape) if kind is ARRAY]),
+            tuple(self._statics),
+            tuple(shape),
+            tuple(self._orders),
+            frozenset(self._writable),
+            frozenset(i for i in in_keys if type(arrays[i]) not in NUMBERS),
+            tuple(self._supplied),
+        )
+
+    def _part(self, thing: Any) -> tuple[Any, Any]:
+        """What goes into `Inputs.statics`, and into `Inputs.shape`."""
+        if type(thing) is ArrayImpl:
+            self._arrays.append(thing)
+            return look_of(thing), ARRAY
+        if is_ref(thing):
+            raise _NotDescribedError
+        if is_array(thing):
+            return self._array(thing), ARRAY
+        if not _is_describable(thing):
+            raise _NotDescribedError
+        if is_whole(thing):
+            return self._whole(thing)
+        number = self._numbers.get(id(thing))
+        if number is None or not (id(thing) in self._around or not is_rebuilt(thing)):
+            return self._enter(thing)
+        self._is_in_a_key_too |= self._keys_around > 0
+        return number, number
+
+    def _array(self, thing: Any) -> Any:
+        position = len(self._arrays)
+        self._arrays.append(thing)
+        if type(thing) in NUMBERS:
+            return aval_of_number(thing)
+        if not isinstance(thing, np.ndarray):
+            return look_of(thing)
+        self._writable.add(position)
+        return (thing.shape, thing.dtype, type(thing))
+
+    def _whole(self, thing: Any) -> tuple[Any, Any]:
+        if type(thing) in (set, frozenset) and any(map(may_change, thing)):
+            raise _NotDescribedError
+        part = identity_of(thing)
+        if isinstance(thing, types.FunctionType):
+            return (part, *_identities_inside(thing)), None
+        is_one_of_many = part is type(thing)  # each is as good as another
+        return part, part if is_one_of_many else None
+
+    def _enter(self, thing: Any) -> tuple[Any, Any]:
+        """Take a thing apart: its parts are next."""
+        cls, number = type(thing), len(self._statics)
+        if self._supplied_on is not None:
+            self._supplied += [(number, *each) for each in self._supplied_on(thing)]
+        self._numbers[id(thing)] = number
+        taken = take_apart(thing)
+        more = self._more(thing, taken)
+        if cls in (dict, defaultdict):
+            self._note_order(thing, taken)
+        if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
+            self._unordered.update(map(id, taken.parts))
+        is_key = may_be_a_key(thing)
+        self._keys_around += is_key
+        self._around.add(id(thing))
+        self._stack.append(_End(id(thing), len(self._arrays), is_key))
+        self._stack += reversed(taken.parts)
+        kind = Fields(cls, taken.names, len(taken.parts))
+        return kind._replace(more=more) if more else kind, kind
+
+    def _leave(self, end: "_End") -> None:
+        self._around.discard(end.id)
+        if end.is_key:
+            self._keys_around -= 1
+            self._in_keys.update(range(end.start, len(self._arrays)))
+
+    def _more(self, thing: Any, taken: Taken) -> tuple[Any, ...]:
+        """What distinguishes it from others, beside its class and its parts."""
+        cls = type(thing)
+        more: list[Any] = []
+        if issubclass(cls, ATOMS):
+            more += map(identity_of, plain_value(thing))
+        if cls is defaultdict:
+            more.append(identity_of(thing.default_factory))
+        is_inside = thing is not self._root
+        if has_hidden_state(cls) or (is_inside and is_one_of_a_kind(cls)):
+            if cls.__weakrefoffset__ == 0 and taken.parts:
+                raise _NotDescribedError  # it would be held, with the arrays in it
+            more.append(Same(thing))
+        return tuple(more)
+
+    def _note_order(self, thing: Any, taken: Taken) -> None:
+        if any(map(may_change, thing)):
+            raise _NotDescribedError
+        if len(thing) > 1 and id(thing) not in self._unordered:
+            order = (*map(identity_of, thing),)
+            self._orders.append(None if order == taken.names else order)
 
 
 ARRAY: Any = object()
@@ -352,44 +342,6 @@ class _End(NamedTuple):
     is_key: bool
 
 
-def is_rebuilt(thing: Any) -> bool:
-    """Whether JAX makes a new one of it wherever it is: if it is in an object twice,
-    that makes no difference."""
-    return type(thing) in (list, tuple, dict) or is_registered(type(thing))
-
-
-def _may_be_a_key(thing: Any) -> bool:
-    """Whether a copy could be taken for `thing` by `functools.lru_cache`, or by
-    `jax.jit` as a static argument: the class says how it is hashed and compared."""
-    cls: Any = type(thing)
-    compares, hashes = cls.__eq__, cls.__hash__
-    if compares is object.__eq__ or not isinstance(hashes, types.FunctionType):
-        return False
-    if is_registered(cls) or issubclass(cls, _CONTAINERS):
-        return False
-    file = hashes.__code__.co_filename
-    if file == "<string>" or file.startswith("<attrs"):  # made from its fields
-        try:
-            hash(thing)
-        except TypeError:  # an array is among them
-            return False
-    return True
-
-
-def _is_one_of_a_kind(cls: type) -> bool:
-    """Whether an object of this class is a different one than all others: it is not
-    equal to any, and JAX doesn't rebuild it."""
-    equals: Any = cls.__eq__
-    return equals is object.__eq__ and not is_registered(cls)
-
-
-def is_array(thing: Any) -> bool:
-    """Whether it is among the arrays of `Inputs`. (A tracer too.)"""
-    if isinstance(thing, np.ndarray):
-        return thing.dtype.kind in "biufc"
-    return type(thing) in NUMBERS or isinstance(thing, jax.Array)
-
-
 def _is_describable(thing: Any) -> bool:
     if isinstance(thing, (np.ndarray, *BUFFERS, deque)):
         return False  # a length is not among the parts
@@ -399,15 +351,15 @@ def _is_describable(thing: Any) -> bool:
     return not is_open or isinstance(thing, _GETTERS)
 
 
-def _identities_inside(fun: Any) -> list[Any] | None:
+def _identities_inside(fun: Any) -> list[Any]:
     """What a function closes over: lists and dictionaries by what is in them, and the
-    rest by identity too. None if that doesn't describe it."""
+    rest by identity too."""
     identities: list[Any] = []
     numbers = {id(fun): 0}
     things = [fun]
     for thing in things:  # which grows
         if is_ref(thing) or isinstance(thing, BUFFERS):
-            return None
+            raise _NotDescribedError
         parts = fields_in(thing)
         for part in parts:
             if id(part) not in numbers:
@@ -421,131 +373,6 @@ def _identities_inside(fun: Any) -> list[Any] | None:
     return identities
 
 
-def is_whole(thing: Any) -> bool:
-    """Whether `thing` is one static part, with nothing in it to be looked at."""
-    cls = type(thing)
-    return (
-        parts_of(cls) is None
-        or cls.__module__ == _NNX_NOTES
-        or is_opaque(cls)
-        or isinstance(thing, types.FunctionType | set | frozenset)
-    )
-
-
-def identity_of(thing: Any) -> Any:
-    """What distinguishes a static part from others: the type and the bits of a number,
-    the value of a string, and the identity of everything else."""
-    cls = type(thing)
-    if cls in NUMBERS:
-        return bits_of(thing)
-    if cls in _BY_VALUE or isinstance(thing, np.dtype):
-        return (cls, thing)
-    if isinstance(thing, np.generic):
-        return (cls, thing.dtype, thing.tobytes())
-    if cls in (set, frozenset):
-        return (cls, frozenset(map(identity_of, thing)))
-    if cls.__module__ == _NNX_NOTES:
-        return cls
-    return Same(thing)
-
-
-def look_of(array: Any) -> tuple[Any, ...]:
-    """What a body can see of an array without using its contents."""
-    look = (array.shape, array.dtype, bool(getattr(array, "weak_type", False)))
-    sharding = explicit_sharding(array)
-    return look if sharding is None else (*look, sharding)
-
-
-@per_class
-def _has_hidden_state(cls: type) -> bool:
-    """Whether a base written in C has state that is not in the fields: an open file, a
-    random generator, a date. Its objects are larger than their fields."""
-    if cls.__basicsize__ <= object.__basicsize__ + 8:
-        return False
-    pointers = len(slots_of(cls)) + (cls.__dictoffset__ > 0)
-    pointers += cls.__weakrefoffset__ > 0
-    size = object.__basicsize__ + 8 * pointers
-    return cls.__basicsize__ > size and not issubclass(cls, _CONTAINERS)
-
-
-_CONTAINERS = (list, tuple, dict, functools.partial, types.MethodType)
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A thing taken apart."""
-
-    names: tuple[Any, ...]
-    parts: list[Any]
-    rebuild: Callable[[list[Any]], Any] | None
-    """Puts it together again from other parts; None if that isn't possible."""
-
-
-def take_apart(thing: Any) -> Taken:
-    """The parts of a thing by name, in sorted order: code that rebuilds an object may
-    set its fields in any order, and JAX sorts the keys of a dictionary."""
-    cls = type(thing)
-    if cls in (dict, defaultdict) or (cls is OrderedDict and not vars(thing)):
-        keys = [*thing] if cls is OrderedDict else in_order(thing)
-        make: Any = cls
-        if cls is defaultdict:
-            make = functools.partial(cls, thing.default_factory)
-
-        def rebuild_dict(parts: list[Any]) -> Any:
-            new = dict(zip(keys, parts, strict=True))
-            return make((key, new[key]) for key in thing)
-
-        names = tuple(map(identity_of, keys))
-        return Taken(names, [thing[key] for key in keys], rebuild_dict)
-    if cls is list:
-        return Taken((), thing, list)
-    if issubclass(cls, tuple) and not cls.__dictoffset__:
-        return Taken((), [*thing], lambda parts: tuple.__new__(cls, parts))
-    if issubclass(cls, functools.partial) and not vars(thing):
-        new = functools.partial(functools.partial.__new__, cls)
-        parts = [thing.func, thing.args, thing.keywords]
-        return Taken((), parts, lambda x: new(x[0], *x[1], **x[2]))
-    if cls is types.MethodType:
-        return Taken((), [thing.__func__, thing.__self__], lambda x: cls(*x))
-    if _has_hidden_state(cls) or issubclass(cls, (*_CONTAINERS, *ATOMS, np.ndarray)):
-        return Taken((), fields_in(thing), None)
-    return _take_apart_object(thing)
-
-
-def _take_apart_object(thing: Any) -> Taken:
-    cls = type(thing)
-    fields = attributes(thing)
-    derived = derived_names(cls)
-    supplied = {*names_of(cls)}  # by the user, in the `__dict__`
-    names = sorted(fields.keys() - derived - supplied - _ADDED_BY_EQUINOX)
-    slots = slots_of(cls)
-    if cls.__name__ == _KNOWN_HASH[0]:
-        slots = [name for name in slots if name != _KNOWN_HASH[1]]
-    parts = [fields[name] for name in names]
-    parts += [slot_value(thing, name) for name in slots]
-
-    def rebuild(parts: list[Any]) -> Any:
-        new = object.__new__(cls)
-        now = {**fields, **dict(zip(names, parts, strict=False))}
-        kept = {name: x for name, x in now.items() if name not in derived}
-        attributes(new).update(kept)
-        for name, part in zip(slots, parts[len(names) :], strict=True):
-            if part is not UNSET:
-                object.__setattr__(new, name, part)
-        if len(slots) < len(slots_of(cls)):
-            object.__setattr__(new, _KNOWN_HASH[1], None)
-        return new
-
-    return Taken((*names, *slots), parts, rebuild)
-
-
-def in_order(keys: Iterable[Any]) -> list[Any]:
-    try:
-        return sorted(keys)
-    except TypeError:
-        return [*keys]
-
-
 def parts_in(obj: Any, shape: Sequence[Any]) -> list[Any]:
     """The parts of an object, which has this shape."""
     found: list[Any] = []
@@ -555,123 +382,3 @@ def parts_in(obj: Any, shape: Sequence[Any]) -> list[Any]:
         if type(kind) is Fields:
             stack += reversed(take_apart(found[-1]).parts)
     return found
-
-
-class CannotRebuildError(Exception):
-    """A thing in an object can't be copied with other arrays in it."""
-
-
-class Copy:
-    """A copy of an object with other arrays in it, made without running its code."""
-
-    def __init__(
-        self,
-        obj: Any,
-        arrays: Iterable[Any],
-        order: Callable[[list[Any]], list[Any]] | None = None,
-        instead: dict[int, tuple[Any, int, int]] | None = None,
-        keep_keys: bool = True,
-        notes_reads: bool = False,
-        is_written: bool = True,
-    ) -> None:
-        """With `order`, the keys of dictionaries are in a different order. `instead`
-        has others for some of the parts, by number, with how many parts and how many
-        arrays these stand for. With `notes_reads`, it notes which of its fields are
-        read from then on. If it `is_written` to, it has its own lists and dictionaries,
-        with arrays in them or not."""
-        self._keep_keys = keep_keys
-        self._is_written = is_written
-        self._notes_reads = notes_reads
-        self._arrays = iter(arrays)
-        self._instead = instead or {}
-        self._order = order
-        self._copies: dict[int, tuple[Any, Held]] = {}
-        self._around: set[int] = set()
-        self._arrays_seen = 0
-        self._parts = 0
-        self.numbered: dict[int, Any] = {}
-        """The copies of things that are taken apart, by their numbers."""
-        self.read = Held()
-        """What was read since."""
-        self.originals: dict[int, tuple[Any, Any]] = {}
-        """The objects in it, by id, with what they are copies of."""
-        self.obj, held = self._copy(obj)
-        self.read.add(held)
-
-    def is_copy(self, thing: Any) -> bool:
-        found = self.originals.get(id(thing))
-        return found is not None and found[0] is thing
-
-    def original(self, thing: Any) -> Any:
-        """What `thing` is a copy of; itself if it isn't one."""
-        return self.originals[id(thing)][1] if self.is_copy(thing) else thing
-
-    def _copy(self, thing: Any) -> tuple[Any, Held]:
-        """A copy of a part, and what is read with the field that the part is in. (Parts
-        are numbered as in `inputs_in_fields`.)"""
-        held, number = Held(), self._parts
-        held.parts.add(number)
-        if number in self._instead:
-            mark, count, arrays = self._instead[number]
-            self._parts += count
-            deque(islice(self._arrays, arrays), 0)
-            return mark, held
-        self._parts += 1
-        if is_array(thing):
-            self._arrays_seen += type(thing) not in NUMBERS
-            return next(self._arrays), held
-        if is_whole(thing):
-            return thing, held
-        if id(thing) in self._copies and not is_rebuilt(thing):
-            copy, its = self._copies[id(thing)]
-            held.add(its)
-            return copy, held
-        if id(thing) in self._around:
-            raise CannotRebuildError
-        taken = take_apart(thing)
-        self._around.add(id(thing))
-        before = self._arrays_seen
-        parts: list[Any] = []
-        inside: list[Held] = []
-        for part in taken.parts:
-            copy, its = self._copy(part)
-            parts.append(copy)
-            inside.append(its)
-        self._around.discard(id(thing))
-        new = thing
-        has_arrays = self._arrays_seen > before
-        is_kept = self._keep_keys and (
-            _may_be_a_key(thing)
-            if has_arrays
-            else _is_one_of_a_kind(type(thing)) and not names_of(type(thing))
-        )
-        is_watched = False
-        if not is_kept and self._is_changed(thing, parts, taken):
-            if taken.rebuild is None or hasattr(type(thing), "__del__"):
-                raise CannotRebuildError
-            new = taken.rebuild(parts)
-            if self._order is not None and type(thing) in (dict, defaultdict):
-                items = {key: new[key] for key in self._order([*new])}
-                new.clear()
-                new.update(items)
-            has_fields = type(thing).__dictoffset__ != 0
-            if self._notes_reads and has_fields and not isinstance(thing, _CONTAINERS):
-                fields = dict(zip(taken.names, inside, strict=True))
-                is_watched = watch(new, fields, self.read)
-            self.originals[id(new)] = (new, thing)
-        if not is_watched:  # to read the field that it is in is to read all of it
-            held.has_dictionary = type(thing) in (dict, defaultdict) and len(thing) > 1
-            for each in inside:
-                held.add(each)
-        self._copies[id(thing)] = new, held
-        self.numbered[number] = new
-        return new, held
-
-    def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
-        """Whether a copy is needed. What has no arrays in it is shared, because a body
-        may ask which object it is; but a body may put something into a list."""
-        if not all(map(operator.is_, parts, taken.parts)):
-            return True
-        if type(thing) in (list, dict, defaultdict):
-            return self._is_written
-        return bool(names_of(type(thing))) and type(thing).__weakrefoffset__ != 0

@@ -36,8 +36,9 @@ from .fields import (
     walk_fields,
 )
 from .index import Changes, Contents, Record
-from .inputs import Inputs, identity_of, inputs_in_fields
+from .inputs import Inputs, inputs_in_fields
 from .levels import is_alive, may_be_kept
+from .parts import identity_of
 from .snapshot import Snapshot
 from .sources import Source as Source
 from .sources import forget_names, names_of, sources_of

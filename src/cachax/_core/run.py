@@ -7,10 +7,11 @@ from typing import Any
 import jax
 
 from .._compat import CONCRETE, Tracer, current_trace, tracing_is_forbidden
+from .copies import Copy
 from .dependence import Dependence
 from .fields import ARRAYS, walk
 from .follow import Body, follow
-from .inputs import Copy, Inputs
+from .inputs import Inputs
 from .spread import are_spread
 from .traced import learn, trace_body
 from .uses import Learned, Uses, all_reads, everything

@@ -12,8 +12,9 @@ import jax
 from jax.tree_util import default_registry
 
 from .fields import plain_leaves, walk
-from .inputs import in_order, inputs_in_fields
+from .inputs import inputs_in_fields
 from .levels import level_of
+from .parts import in_order
 
 IsLeaf = Callable[[Any], bool]
 

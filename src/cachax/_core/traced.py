@@ -19,10 +19,12 @@ from .._compat import (
     tracing_is_forbidden,
     without_unused,
 )
+from .copies import Copy
 from .dependence import Dependence
 from .follow import Body, NotAFunctionError, copy_for, follow
-from .inputs import Copy, Inputs, Same, identity_of, in_order, look_of
+from .inputs import Inputs
 from .memo import can_have_values, inputs_of, memo_of
+from .parts import Same, identity_of, in_order, look_of
 from .spread import is_global
 from .structure import flatten
 from .uses import Learned, Uses, all_reads, everything

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from .._compat import settings
 from .fields import walk_fields
-from .inputs import NUMBERS, Given, Inputs
+from .inputs import Given, Inputs
 from .memo import keys_of, may_have_values
+from .parts import NUMBERS
 from .recent import Recent
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from .._compat import CONCRETE, Tracer, at_trace, share_memory
 from .._errors import UnhashableValueError
 from .fields import ARRAYS, all_parts, is_open, may_change, walk, walk_fields
-from .inputs import NUMBERS, Same, bits_of, identity_of
+from .parts import NUMBERS, Same, bits_of, identity_of
 from .structure import Structure, flatten, survives
 
 NUMPY = (np.ndarray, np.generic)

@@ -8,11 +8,13 @@ from typing import Any
 
 import jax
 
+from .copies import CannotRebuildError, Copy
 from .dependence import Dependence
 from .fields import walk, walk_fields
-from .inputs import ARRAY, CannotRebuildError, Copy, Inputs, identity_of
+from .inputs import ARRAY, Inputs
 from .levels import traces_in
 from .memo import has_supplied, inputs_of
+from .parts import identity_of
 from .structure import flatten, survives
 from .uses import Uses, all_reads
 from .values import has_hidden_arrays

@@ -30,8 +30,8 @@ from .._compat import (
 )
 from .._core.body import NewSubject
 from .._core.computed import tables
-from .._core.inputs import PYTHON_NUMBERS, bits_of
 from .._core.memo import note_entries
+from .._core.parts import PYTHON_NUMBERS, bits_of
 from .._core.recent import Recent
 from .._core.spread import are_global
 from .._core.watch import watchers_of

@@ -24,7 +24,7 @@ from .._compat import (
 from .._core.computed import CallKey, Computed
 from .._core.fields import is_open, walk
 from .._core.index import Record
-from .._core.inputs import NUMBERS, Inputs
+from .._core.inputs import Inputs
 from .._core.levels import UsesAxisError, not_run_here, traces_in
 from .._core.memo import (
     NOT_PROVIDED,
@@ -34,6 +34,7 @@ from .._core.memo import (
     supplied_for,
     with_supplied,
 )
+from .._core.parts import NUMBERS
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.structure import flatten
@@ -217,24 +218,21 @@ class Demand:
         except UsesAxisError:
             return None
         mapped = self._maps[slot] if isinstance(slot, int) else None
-        if mapped is not None:
-            found = self._by_arrays(slot, key, mapped)
-            if found is not None:
-                return found
-        value = by_object(key, owner, self.static_numpy)
         inputs = None if mapped is None else inputs_of(owner)
         record = None if inputs is None else key.record(inputs)
-        if value is None or record is None:
-            return value
-        return replace(value, statics=record.statics)  # for the same program
+        if mapped is None or inputs is None or record is None:
+            return by_object(key, owner, self.static_numpy)
+        found = self._by_arrays(owner, key, mapped, inputs, record)
+        if found is None:
+            found = by_object(key, owner, self.static_numpy)
+            if found is not None:  # for the same program
+                found = replace(found, statics=record.statics)
+        return found
 
-    def _by_arrays(self, slot: int, key: Computed, mapped: Map) -> Value | None:
-        owner = self._objects[slot]
-        inputs = inputs_of(owner)
-        if inputs is None:
-            return None
-        record = key.record(inputs)
-        if record is None or record.statics.supplied or supplied_for(owner):
+    def _by_arrays(
+        self, owner: Any, key: Computed, mapped: Map, inputs: Inputs, record: Record
+    ) -> Value | None:
+        if record.statics.supplied or supplied_for(owner):
             return None
         uses: Uses = record.uses
         if not mapped.finds(inputs, uses) or key.is_order_seen(owner, inputs, uses):

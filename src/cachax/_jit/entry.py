@@ -9,13 +9,13 @@ from jax.tree_util import tree_flatten
 
 from .._compat import CONCRETE, has_several_devices, settings, trace_context
 from .._core import index
-from .._core.inputs import double
 from .._core.memo import (
     contents_of_object,
     has_preset,
     may_have_values,
     supplied_for,
 )
+from .._core.parts import double
 from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.spread import are_global

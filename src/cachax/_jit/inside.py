@@ -4,7 +4,7 @@ To compute their values beforehand would launch programs for each. Instead, one 
 computes them and returns them with the result (`results.py`).
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,11 +20,12 @@ from .._compat import (
     tracing_is_forbidden,
 )
 from .._core import index
-from .._core.inputs import NUMBERS
+from .._core.inputs import Inputs
 from .._core.memo import inputs_of, keys_of, memo_of
+from .._core.parts import NUMBERS
 from .demand import Ask, Slot, objects_in
 from .paths import joined
-from .plan import Call, Plan
+from .plan import Call, Need, Plan
 
 UNKNOWN: Any = object()
 
@@ -53,59 +54,10 @@ def new_in_call(entry: Any, call: Call) -> New | None:
         return None
     if any(isinstance(x, Tracer) for x in leaves):
         return None
-    objects = entry.objects(call.tree)
-    new, places = New(), set[int]()
-    for need in needs:
-        slot, key = need.ask
-        owner, span = objects[slot], entry.spans[slot]
-        inputs, uses = inputs_of(owner), need.value.statics.uses
-        if inputs is None:
-            return None
-        if need.is_ordered and key.is_order_seen(owner, inputs, uses):
-            return None
-        if key.is_known(owner):
-            new.known[need.ask] = None
-            continue
-        if not need.has_same_kinds(call.args, call.kwargs):
-            return None
-        mapped = entry.maps[slot]
-        if mapped.reads_dropped(uses) or not mapped.finds(inputs, uses):
-            return None  # inside, it may be a different object
-        unread = mapped.unread(uses)
-        read = (leaves[i] for i in span if i not in unread)
-        others = [x for x in read if not isinstance(x, jax.Array)]
-        if others and not (
-            need.value.positions
-            and all(type(x) in NUMBERS for x in others)
-            and key.computes_alike(owner)
-        ):
-            return None
-        places.update(span)
-        computed: list[tuple[Sequence[int], Any]] = [(need.places, [key])]
-        """The leaves of what the program computes, and of which properties that is."""
-        if need.value.inner is None:  # it may read any value of the objects inside
-            for other, (obj, its) in enumerate(zip(objects, entry.spans, strict=True)):
-                if not (span.start <= its.start and its.stop <= span.stop):
-                    continue
-                known = _known_of(obj, [leaves[i] for i in its])
-                new.known |= {(other, x): None for x in known}
-                reads = key.all_read().intersection(keys_of(type(obj)).values())
-                if not reads <= {key, *known}:
-                    computed.append((its, key.all_read()))
-        else:
-            for inner, its in need.value.inner:
-                if inner.is_known(owner):
-                    new.known[slot, inner] = None
-                else:
-                    computed.append((its, [inner]))
-        for its, keys in computed:
-            sources = frozenset(map(index.token_of, keys))
-            arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
-            are_new = [i for i in arrays if index.is_new_for(leaves[i], sources)]
-            if not are_new:  # the next call can't tell
-                return None
-            for i in are_new:
-                new.leaves[i] = sources.union(new.leaves.get(i, ()))
+    choice = _Choice(entry, call)
+    if not all(map(choice.add, needs)):
+        return None
+    new, objects = choice.new, choice.objects
     # A program that computes values does not take those of objects in known values.
     if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
         return None
@@ -113,10 +65,94 @@ def new_in_call(entry: Any, call: Call) -> New | None:
         return None
     if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
         return None
-    new.types = {i: type(leaves[i]) for i in sorted(places.difference(new.leaves))}
+    new.types = {i: type(leaves[i]) for i in sorted(choice.places - new.leaves.keys())}
     code = is_new_code(entry, plan, new.leaves, call)
     is_new = entry.reader(call.tree).function(code)
     return new if is_new(call.args, call.kwargs) else None
+
+
+class _Choice:
+    """Chooses which of the values that a function needs a program computes, and which
+    it takes."""
+
+    def __init__(self, entry: Any, call: Call) -> None:
+        self.new = New()
+        self.objects = entry.objects(call.tree)
+        self.places: set[int] = set()
+        """The leaves of the objects of which it computes values."""
+        self._entry = entry
+        self._call = call
+
+    def add(self, need: Need) -> bool:
+        """False if a program can neither compute the value nor take it."""
+        slot, key = need.ask
+        owner, uses = self.objects[slot], need.value.statics.uses
+        inputs = inputs_of(owner)
+        if inputs is None:
+            return False
+        if need.is_ordered and key.is_order_seen(owner, inputs, uses):
+            return False
+        if key.is_known(owner):
+            self.new.known[need.ask] = None
+            return True
+        if not self._computes_alike(need, owner, inputs):
+            return False
+        self.places.update(self._entry.spans[slot])
+        return all(map(self._note, self._computed(need, owner)))
+
+    def _computes_alike(self, need: Need, owner: Any, inputs: Inputs) -> bool:
+        """Whether the body does the same inside, where all leaves are traced."""
+        slot, key = need.ask
+        if not need.has_same_kinds(self._call.args, self._call.kwargs):
+            return False
+        mapped, uses = self._entry.maps[slot], need.value.statics.uses
+        if mapped.reads_dropped(uses) or not mapped.finds(inputs, uses):
+            return False  # it may be a different object
+        unread = mapped.unread(uses)
+        leaves = (
+            self._call.leaves[i] for i in self._entry.spans[slot] if i not in unread
+        )
+        others = [x for x in leaves if not isinstance(x, jax.Array)]
+        if not others:
+            return True
+        are_numbers = all(type(x) in NUMBERS for x in others)
+        has_arrays = bool(need.value.positions)
+        return has_arrays and are_numbers and key.computes_alike(owner)
+
+    def _computed(
+        self, need: Need, owner: Any
+    ) -> Iterator[tuple[Sequence[int], Iterable[Any]]]:
+        """What the program computes for this value: of which leaves, and which
+        properties that may be. Notes those that are known."""
+        slot, key = need.ask
+        yield need.places, [key]
+        if need.value.inner is not None:
+            for inner, its in need.value.inner:
+                if inner.is_known(owner):
+                    self.new.known[slot, inner] = None
+                else:
+                    yield its, [inner]
+            return
+        # It may read any value of the objects inside.
+        span, spans = self._entry.spans[slot], self._entry.spans
+        for other, (obj, its) in enumerate(zip(self.objects, spans, strict=True)):
+            if span.start <= its.start and its.stop <= span.stop:
+                known = _known_of(obj, [self._call.leaves[i] for i in its])
+                self.new.known |= {(other, x): None for x in known}
+                reads = key.all_read().intersection(keys_of(type(obj)).values())
+                if not reads <= {key, *known}:
+                    yield its, key.all_read()
+
+    def _note(self, computed: tuple[Sequence[int], Iterable[Any]]) -> bool:
+        """False if none of the leaves is new: the next call couldn't tell."""
+        its, keys = computed
+        sources = frozenset(map(index.token_of, keys))
+        leaves, new = self._call.leaves, self.new.leaves
+        arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
+        are_new = [i for i in arrays if index.is_new_for(leaves[i], sources)]
+        for i in are_new:
+            new[i] = sources.union(new.get(i, ()))
+        return bool(are_new)
 
 
 def is_new_code(

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 from jax.tree_util import default_registry
 
+from .._core.copies import CannotRebuildError, Copy
 from .._core.fields import (
     BUILTIN_ATOMS,
     attributes,
@@ -22,18 +23,9 @@ from .._core.fields import (
     reached,
     walk_fields,
 )
-from .._core.inputs import (
-    ARRAY,
-    NUMBERS,
-    CannotRebuildError,
-    Copy,
-    Fields,
-    Inputs,
-    inputs_in_fields,
-    is_rebuilt,
-    parts_in,
-)
+from .._core.inputs import ARRAY, Fields, Inputs, inputs_in_fields, parts_in
 from .._core.memo import may_have_values, memo_of
+from .._core.parts import NUMBERS, is_rebuilt
 
 NOWHERE = -1
 """The place of what is not in the tree."""

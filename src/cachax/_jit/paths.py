@@ -24,14 +24,7 @@ from .._core.fields import (
     slots_of,
     walk_fields,
 )
-from .._core.inputs import (
-    NUMBERS,
-    identity_of,
-    in_order,
-    is_array,
-    is_whole,
-    take_apart,
-)
+from .._core.parts import NUMBERS, identity_of, in_order, is_array, is_whole, take_apart
 from .._core.slots import Layout
 from .map import provide_anything
 

@@ -12,8 +12,8 @@ import jax
 
 from .._core import index
 from .._core.fields import BUILTIN_ATOMS, instance_dict, is_frozen, may_change, walk
-from .._core.inputs import NUMBERS, bits_of, identity_of, look_of
 from .._core.memo import keys_of
+from .._core.parts import NUMBERS, bits_of, identity_of, look_of
 from .._core.recent import Recent
 from .._core.sources import names_of
 from .._core.values import Packed, is_hashable, static_identity
@@ -257,9 +257,31 @@ def plan_for(
     plan.new_leaves = {} if new is None else new.leaves
     _choose_parts(plan, before, objects, has_owners=bool(owned))
 
-    # What has to be as it was, apart from arrays and their numbers.
     owners = {slot: entry.object(slot, call.tree) for slot, _ in owned}
     plan.supplied_code = _supplied_code(plan, reader, objects, owners)
+    same = _same_codes(plan, entry, reader, objects, owners, new)
+    supplied = (f"supplied_on({owner})" for owner in owners.values())
+    now = joined(["settings()", *same, *supplied])
+    is_apart = not (plan.by_object and entry.options.donates)
+    if plan.program is not None and is_apart:
+        then = reader.function(now)(call.args, call.kwargs)
+        code = f"not ({plan.supplied_code}) and {now} == then"
+        plan.is_as_then = reader.function(code, then=then)
+    if not may_have_more and all(x.is_fixed for x in owned.values()):
+        others = [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
+        _find_ready(plan, before, call, reader, answers, owners, others)
+    return plan
+
+
+def _same_codes(
+    plan: Plan,
+    entry: Any,
+    reader: Reader,
+    objects: Sequence[Any],
+    owners: Mapping[Any, str],
+    new: Any,
+) -> list[str]:
+    """What has to be as it was, apart from arrays and their numbers."""
     same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
     needs = (*plan.needs, *(() if new is None else entry.plan.needs))
     same += _fields(plan, needs, reader, objects)
@@ -269,17 +291,20 @@ def plan_for(
     for slot, obj in enumerate(objects):
         if slot not in owners and slot not in plan.reads and _was_supplied(obj):
             same.append(f"supplied_on({reader.object(slot)})")
-    supplied = (f"supplied_on({owner})" for owner in owners.values())
-    now = joined(["settings()", *same, *supplied])
-    is_apart = not (plan.by_object and entry.options.donates)
-    if plan.program is not None and is_apart:
-        then = reader.function(now)(call.args, call.kwargs)
-        code = f"not ({plan.supplied_code}) and {now} == then"
-        plan.is_as_then = reader.function(code, then=then)
+    return same
 
-    # What is ready is found by the contents of the arrays, and all that.
-    if may_have_more or not all(x.is_fixed for x in owned.values()):
-        return plan
+
+def _find_ready(
+    plan: Plan,
+    before: Plan,
+    call: Call,
+    reader: Reader,
+    answers: Answers,
+    owners: Mapping[Any, str],
+    others: Sequence[str],
+) -> None:
+    """What is ready is found by the contents of the arrays, the numbers, the objects
+    that values belong to, and these other things."""
     arrays = [reader.array(i, call.leaves) for i in plan.positions]
     contents = [f"{array}._cachax" for array in arrays]
     serials = [f"{each}.serial" for each in contents]
@@ -288,22 +313,20 @@ def plan_for(
         contents.append(f"contents_of({owner})")
         if not _is_part(slot, obj, answers):
             serials.append(f"{contents[-1]}.serial")
-    others = [_bits_code(reader.leaf(i), call.leaves[i]) for i in plan.numbers]
-    others += [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
-    is_one = len(serials) == 1 and not others
-    code = serials[0] if is_one else joined(serials + others)
+    bits = [_bits_code(reader.leaf(i), call.leaves[i]) for i in plan.numbers]
+    parts = [*serials, *bits, *others]
+    code = parts[0] if len(parts) == len(serials) == 1 else joined(parts)
     # (Where that is `False`, Python compiles `code` alone.)
     code = plan.key_code = f"None if {plan.supplied_code} else {code}"
     plan.contents = reader.function(contents) if contents else nothing
     if code == before.key_code:
         plan.ready, plan.key_of, plan.find = before.ready, before.key_of, before.find
         plan._seen = before._seen
-        return plan
+        return
     plan.key_of = reader.function(code)
     # Not a name of the reader, which JAX holds by what it knows of results (`About`):
     # a program would hold itself.
     plan.find = reader.function(f"ready[{code}]", ready=plan.ready)
-    return plan
 
 
 def _is_part(slot: Any, obj: Any, answers: Answers) -> bool:

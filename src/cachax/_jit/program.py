@@ -15,9 +15,9 @@ import numpy as np
 from .._compat import CONCRETE, UNSPECIFIED, Tracer, current_trace
 from .._core.arguments import signature
 from .._core.computed import Argument, Table, tables
-from .._core.inputs import NUMBERS
 from .._core.levels import traces_in
 from .._core.memo import inputs_of, memo_of
+from .._core.parts import NUMBERS
 from .._core.slots import layout_of
 from .._errors import LiftError
 from .demand import Answers, Demand, Retrace

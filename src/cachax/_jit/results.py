@@ -23,7 +23,7 @@ from .._compat import (
 from .._core import index
 from .._core.computed import Computed, Table, table_of
 from .._core.fields import attributes, walk
-from .._core.inputs import NUMBERS, Inputs
+from .._core.inputs import Inputs
 from .._core.levels import traces_in
 from .._core.memo import (
     NOT_PROVIDED,
@@ -35,10 +35,11 @@ from .._core.memo import (
     supplied_for,
     with_supplied,
 )
+from .._core.parts import NUMBERS
 from .._core.sources import names_of
 from .._core.structure import Structure, survives
 from .._core.uses import Uses
-from .._core.values import NUMPY, Packed, has_hidden_arrays, pack, template_of
+from .._core.values import NUMPY, Packed, Template, has_hidden_arrays, pack, template_of
 from .demand import Demand, objects_in
 from .paths import Reader, is_key, joined
 
@@ -98,6 +99,27 @@ class Brought:
         packed = self.packed.with_arrays(arrays)
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
         return record
+
+    def code(self, name: str, arrays: str, reader: Reader) -> list[str]:
+        """Expressions that keep it, given one for its arrays, and a reader of the tree
+        with its object. `name` stands for `supply` or `record`."""
+        if self.is_supplied:
+            return [f"{name}(out, {arrays})"]
+        self.key.learned.put_kind(self.shape, self.statics.uses)
+        source = reader.constant(frozenset([index.token_of(self.key)]))
+        leaves = [*map(reader.leaf, self.leaves)]
+        has_used = bool(self.statics.uses.positions)
+        used = joined(leaves) if has_used else "()"
+        numbers = joined([*map(reader.leaf, self.traced.values())])
+        # A value that used no array stays with any of those of its object.
+        places = [used] if has_used else [f"({x},)" for x in leaves]
+        is_kept = ""
+        if self.is_argument and has_several_devices():
+            is_kept = f"in_place({arrays}, {used}, entry) and "
+        return [
+            f"{is_kept}put_later({place}, {name}, {source}, ({arrays}, {numbers}))"
+            for place in places
+        ]
 
     def supply(self, out: Any, arrays: Any) -> None:
         """Put it on the object in the result."""
@@ -173,28 +195,11 @@ class About(int):
         for number, each in enumerate(self.brought):
             end = start + each.packed.form.holes
             arrays, start = f"arrays[{start}:{end}]", end
-            name, its_code = f"brought_{number}", code[each.is_argument]
-            if each.is_supplied:
-                names[name] = each.supply
-                its_code.append(f"{name}(out, {arrays})")
-                continue
-            names[name] = each.record
-            source = given.constant(frozenset([index.token_of(each.key)]))
-            each.key.learned.put_kind(each.shape, each.statics.uses)
             reader = given if each.is_argument else returned
-            leaves = [*map(reader.leaf, each.leaves)]
-            has_used = bool(each.statics.uses.positions)
-            used = joined(leaves) if has_used else "()"
-            numbers = joined([*map(reader.leaf, each.traced.values())])
-            # A value that used no array stays with any of those of its object.
-            places = [used] if has_used else [f"({x},)" for x in leaves]
-            is_kept = ""
-            if each.is_argument and has_several_devices():
-                is_kept = f"in_place({arrays}, {used}, entry) and "
-            its_code += [
-                f"{is_kept}put_later({place}, {name}, {source}, ({arrays}, {numbers}))"
-                for place in places
-            ]
+            code[each.is_argument] += each.code(f"brought_{number}", arrays, reader)
+            names[f"brought_{number}"] = (
+                each.supply if each.is_supplied else each.record
+            )
 
         def follow(pairs: Pairs, source: Reader, leaves: list[Any]) -> Iterator[str]:
             for i, j in pairs:
@@ -332,16 +337,14 @@ def _computed_on(
             outside = _with_numbers(inputs, zeros)
         own = uses.arrays(inputs)
         holders = own or (inputs.arrays if is_argument and not traced else [])
-        template = None
-        if holders and uses.is_shareable(inputs) and not has_hidden_arrays(value):
-            template = template_of(value, own)
-        if (
-            template is None
-            or not all(id(x) in places for x in own)
-            or any(isinstance(x, NUMPY) for x in template.leaves)
-            or any(map(has_supplied, walk(value)))  # which would be lost
-            or (is_argument and _has_computed_inside(value, table))
-        ):
+        can_come_out = (
+            holders
+            and uses.is_shareable(inputs)
+            and all(id(x) in places for x in own)
+            and not (is_argument and _has_computed_inside(value, table))
+        )
+        template = _template_outside(value, own) if can_come_out else None
+        if template is None:
             if is_argument:
                 raise CannotComeOutError
             continue
@@ -361,6 +364,17 @@ def _computed_on(
             traced=traced,
         )
         yield brought, packed.arrays
+
+
+def _template_outside(value: Any, own: Sequence[Any]) -> Template | None:
+    """What is kept of a value that was computed in a program from these arrays; None if
+    it would be a different one outside."""
+    if has_hidden_arrays(value) or any(map(has_supplied, walk(value))):
+        return None
+    template = template_of(value, own)
+    if template is None or any(isinstance(x, NUMPY) for x in template.leaves):
+        return None
+    return template
 
 
 def _has_computed_inside(value: Any, table: Table) -> bool:

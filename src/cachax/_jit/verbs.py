@@ -13,9 +13,10 @@ from jax.tree_util import tree_flatten_with_path
 from .._compat import at_trace, is_jitted
 from .._core import index
 from .._core.computed import MISSING
+from .._core.copies import CannotRebuildError, Copy
 from .._core.dependence import Dependence
 from .._core.fields import walk
-from .._core.inputs import CannotRebuildError, Copy, Inputs
+from .._core.inputs import Inputs
 from .._core.levels import level_of, traces_in
 from .._core.memo import (
     Key,

@@ -1,0 +1,154 @@
+"""Copies of objects with other arrays in them."""
+
+import operator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from .parts import (
+    CONTAINERS,
+    NUMBERS,
+    Taken,
+    is_array,
+    is_one_of_a_kind,
+    is_rebuilt,
+    is_whole,
+    may_be_a_key,
+    take_apart,
+)
+from .reads import Held, watch
+from .sources import names_of
+
+
+class CannotRebuildError(Exception):
+    """A thing in an object can't be copied with other arrays in it."""
+
+
+class Copy:
+    """A copy of an object with other arrays in it, made without running its code."""
+
+    def __init__(
+        self,
+        obj: Any,
+        arrays: Iterable[Any],
+        order: Callable[[list[Any]], list[Any]] | None = None,
+        instead: dict[int, tuple[Any, int, int]] | None = None,
+        keep_keys: bool = True,
+        notes_reads: bool = False,
+        is_written: bool = True,
+    ) -> None:
+        """With `order`, the keys of dictionaries are in a different order. `instead`
+        has others for some of the parts, by number, with how many parts and how many
+        arrays these stand for. With `notes_reads`, it notes which of its fields are
+        read from then on. If it `is_written` to, it has its own lists and dictionaries,
+        with arrays in them or not."""
+        self._keep_keys = keep_keys
+        self._is_written = is_written
+        self._notes_reads = notes_reads
+        self._arrays = iter(arrays)
+        self._instead = instead or {}
+        self._order = order
+        self._copies: dict[int, tuple[Any, Held]] = {}
+        self._around: set[int] = set()
+        self._arrays_seen = 0
+        self._parts = 0
+        self.numbered: dict[int, Any] = {}
+        """The copies of things that are taken apart, by their numbers."""
+        self.read = Held()
+        """What was read since."""
+        self.originals: dict[int, tuple[Any, Any]] = {}
+        """The objects in it, by id, with what they are copies of."""
+        self.obj, held = self._copy(obj)
+        self.read.add(held)
+
+    def is_copy(self, thing: Any) -> bool:
+        found = self.originals.get(id(thing))
+        return found is not None and found[0] is thing
+
+    def original(self, thing: Any) -> Any:
+        """What `thing` is a copy of; itself if it isn't one."""
+        return self.originals[id(thing)][1] if self.is_copy(thing) else thing
+
+    def _copy(self, thing: Any) -> tuple[Any, Held]:
+        """A copy of a part, and what is read with the field that the part is in. (Parts
+        are numbered as in `inputs_in_fields`.)"""
+        held, number = Held(), self._parts
+        held.parts.add(number)
+        if number in self._instead:
+            mark, count, arrays = self._instead[number]
+            self._parts += count
+            deque(islice(self._arrays, arrays), 0)
+            return mark, held
+        self._parts += 1
+        if is_array(thing):
+            self._arrays_seen += type(thing) not in NUMBERS
+            return next(self._arrays), held
+        if is_whole(thing):
+            return thing, held
+        if id(thing) in self._copies and not is_rebuilt(thing):
+            copy, its = self._copies[id(thing)]
+            held.add(its)
+            return copy, held
+        if id(thing) in self._around:
+            raise CannotRebuildError
+        taken = take_apart(thing)
+        self._around.add(id(thing))
+        before = self._arrays_seen
+        parts: list[Any] = []
+        inside: list[Held] = []
+        for part in taken.parts:
+            copy, its = self._copy(part)
+            parts.append(copy)
+            inside.append(its)
+        self._around.discard(id(thing))
+        new, is_watched = thing, False
+        is_kept = self._is_kept(thing, self._arrays_seen > before)
+        if not is_kept and self._is_changed(thing, parts, taken):
+            new = self._rebuilt(thing, taken, parts)
+            is_watched = self._watch(new, thing, taken, inside)
+        if not is_watched:  # to read the field that it is in is to read all of it
+            held.has_dictionary = type(thing) in (dict, defaultdict) and len(thing) > 1
+            for each in inside:
+                held.add(each)
+        self._copies[id(thing)] = new, held
+        self.numbered[number] = new
+        return new, held
+
+    def _is_kept(self, thing: Any, has_arrays: bool) -> bool:
+        """Whether a body gets the thing itself."""
+        if not self._keep_keys:
+            return False
+        if has_arrays:
+            return may_be_a_key(thing)
+        return is_one_of_a_kind(type(thing)) and not names_of(type(thing))
+
+    def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
+        """Whether a copy is needed. What has no arrays in it is shared, because a body
+        may ask which object it is; but a body may put something into a list."""
+        if not all(map(operator.is_, parts, taken.parts)):
+            return True
+        if type(thing) in (list, dict, defaultdict):
+            return self._is_written
+        return bool(names_of(type(thing))) and type(thing).__weakrefoffset__ != 0
+
+    def _rebuilt(self, thing: Any, taken: Taken, parts: list[Any]) -> Any:
+        if taken.rebuild is None or hasattr(type(thing), "__del__"):
+            raise CannotRebuildError
+        new = taken.rebuild(parts)
+        if self._order is not None and type(thing) in (dict, defaultdict):
+            items = {key: new[key] for key in self._order([*new])}
+            new.clear()
+            new.update(items)
+        self.originals[id(new)] = (new, thing)
+        return new
+
+    def _watch(self, new: Any, thing: Any, taken: Taken, inside: list[Held]) -> bool:
+        """Note which fields of a copy are read. False if that isn't possible."""
+        has_fields = type(thing).__dictoffset__ != 0 and not isinstance(
+            thing, CONTAINERS
+        )
+        if not (self._notes_reads and has_fields):
+            return False
+        fields = dict(zip(taken.names, inside, strict=True))
+        return watch(new, fields, self.read)
