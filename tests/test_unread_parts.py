@@ -318,6 +318,11 @@ def metres(number: float) -> Metres:
     return found
 
 
+class Colour(enum.Enum):
+    RED = 2
+    BLUE = 3
+
+
 DROPPED: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     "a list": (sum, [[2.0], [2.0, 1.0], [2.0, 1.0, 5.0], [2.0]]),
     "a dict": (len, [{"a": 1.0}, {"a": 1.0, "b": 2.0}, {}, {"a": 1.0}]),
@@ -333,6 +338,19 @@ DROPPED: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     ),
     "a number": (lambda n: n, [2, 3, 2.0, 4]),
     "a string": (len, ["a", "bb", "a"]),
+    "a function or None": (
+        lambda part: 1 if part is None else part(),
+        [None, lambda: 2, lambda: 5, None],
+    ),
+    "a member of an enumeration or a string": (
+        lambda part: getattr(part, "value", 7),
+        ["a", Colour.RED, Colour.BLUE, "a"],
+    ),
+    "a set or a string": (len, ["a", frozenset("ab"), frozenset("abc"), "a"]),
+    "a number or an array": (
+        lambda n: n,
+        [2.0, jnp.float32(4), jnp.float32(4), 2.0, jnp.float32(7)],
+    ),
 }
 
 
@@ -346,6 +364,30 @@ def test_an_attribute_that_is_dropped_and_read(kind: str, is_new: bool) -> None:
         part = copy.copy(given[number % len(given)])
         obj = cls(ONES * (number + 1) if is_new else ONES, part=part)
         assert fun(obj) == 2 * read(part) * (number + 1 if is_new else 1)
+
+
+def test_a_number_that_is_dropped_and_is_equal_to_the_last_leaf() -> None:
+    @jax.tree_util.register_pytree_node_class
+    class Weighted:
+        def __init__(self, x: Any, weights: Any, n: Any = 1.0) -> None:
+            self.x, self.weights, self.n = x, weights, n
+
+        def tree_flatten(self) -> Any:
+            return (self.x, self.weights), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Any:
+            return cls(*children)
+
+        @cachax.cached_property
+        def value(self) -> Any:
+            return jnp.sum(self.x) * self.weights["w"] + 100 * self.n
+
+    fun = cachax.jit(lambda obj: obj.value)
+    for _ in range(2):
+        assert fun(Weighted(ONES, {"w": 2.0}, 2.0)) == 204
+    assert Weighted(ONES, {"w": 3.0}, 3.0).value == 306
+    assert fun(Weighted(ONES, {"w": 3.0}, 2.0)) == 206
 
 
 def test_an_attribute_that_is_dropped_and_changed() -> None:

@@ -23,6 +23,7 @@ from .._compat import (
 )
 from .fields import ATOMS, BUFFERS, fields_in, is_opaque, may_change, plain_value
 from .parts import (
+    BY_VALUE,
     NUMBERS,
     Same,
     Taken,
@@ -79,6 +80,13 @@ class Inputs:
     def numbers(self) -> set[int]:
         """Which of the arrays are Python numbers."""
         return {i for i, x in enumerate(self.arrays) if type(x) in NUMBERS}
+
+    @property
+    def atoms(self) -> set[int]:
+        """Which parts are numbers, strings or None."""
+        found = {self.parts[i] for i in self.numbers}
+        parts = enumerate(self.statics)
+        return found | {i for i, x in parts if type(x) is tuple and x[0] in BY_VALUE}
 
     @property
     def holders(self) -> list[Any]:

@@ -33,7 +33,7 @@ from .sources import names_of
 PYTHON_NUMBERS = frozenset([bool, int, float, complex])
 NUMBERS = PYTHON_NUMBERS | {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
 """And those of numpy."""
-_BY_VALUE = {str, bytes, type(None)}
+BY_VALUE = {str, bytes, type(None)}
 
 _NNX_NOTES = "flax.nnx.tracers"
 """Which trace an nnx object was made in: different in every copy."""
@@ -135,7 +135,7 @@ def identity_of(thing: Any) -> Any:
     cls = type(thing)
     if cls in NUMBERS:
         return bits_of(thing)
-    if cls in _BY_VALUE or isinstance(thing, np.dtype):
+    if cls in BY_VALUE or isinstance(thing, np.dtype):
         return (cls, thing)
     if isinstance(thing, np.generic):
         return (cls, thing.dtype, thing.tobytes())

@@ -240,6 +240,7 @@ class Demand:
         places: Any = mapped.of_arrays
         positions = tuple([places[i] for i in uses.positions])
         numbers = [places[i] for i, _ in record.statics.bits]
+        leaves = [i for i in numbers if i is not None and i != NOWHERE]
         others = inputs.numbers | inputs.writable
         holders = tuple(
             [x for i, x in enumerate(places) if i not in others and x != NOWHERE]
@@ -253,9 +254,9 @@ class Demand:
             packed,
             by_object=False,
             positions=positions,
-            numbers=(*(i for i in numbers if i is not None), *mapped.statics(uses)),
+            numbers=(*leaves, *mapped.statics(uses)),
             statics=record.statics,
-            has_atoms=None in numbers or mapped.reads_dropped(uses),
+            has_atoms=len(leaves) < len(numbers) or mapped.reads_dropped(uses),
             inner=_inner(uses, inputs, mapped),
             holders=() if positions else holders,
         )

@@ -15,7 +15,6 @@ from jax.tree_util import default_registry
 
 from .._core.copies import CannotRebuildError, Copy
 from .._core.fields import (
-    BUILTIN_ATOMS,
     attributes,
     fields_in,
     is_open,
@@ -40,8 +39,8 @@ class Map:
     """The number of each part among the leaves. None for a static part of the tree, and
     `NOWHERE`."""
     dropped: frozenset[int]
-    """Numbers, strings and None in fields of the object itself that are not in the
-    tree. A call compares them: a class may make them again."""
+    """The fields of the object itself that are not in the tree. A call compares
+    numbers, strings and None in them: a class may make them again."""
 
     @property
     def of_arrays(self) -> list[int | None]:
@@ -57,7 +56,9 @@ class Map:
     def finds(self, inputs: Any, uses: Any) -> bool:
         """Whether a call can compare all that a value depends on."""
         lost = {i for i, place in self.places.items() if place == NOWHERE}
-        return self.shape == inputs.shape and lost <= self.dropped.union(uses.unread)
+        lost -= uses.unread
+        is_like = self.shape == inputs.shape
+        return is_like and lost <= self.dropped & inputs.atoms if lost else is_like
 
     def reads_dropped(self, uses: Any) -> bool:
         """Whether a value depends on something that is not in the tree."""
@@ -83,12 +84,7 @@ def map_of(obj: Any, span: range) -> Map | None:
         for i, place in search.places().items()
     }
     dropped = (i for i in search.fields() if places.get(i) == NOWHERE)
-    things = search.things
-    return Map(
-        inputs.shape,
-        places,
-        frozenset(i for i in dropped if type(things[i]) in BUILTIN_ATOMS),
-    )
+    return Map(inputs.shape, places, frozenset(dropped))
 
 
 class _Search:
