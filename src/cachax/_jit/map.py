@@ -57,8 +57,8 @@ class Map:
         """Whether a call can compare all that a value depends on."""
         lost = {i for i, place in self.places.items() if place == NOWHERE}
         lost -= uses.unread
-        is_like = self.shape == inputs.shape
-        return is_like and lost <= self.dropped & inputs.atoms if lost else is_like
+        is_known = not lost or lost <= self.dropped & inputs.atoms
+        return is_known and bool(self.shape == inputs.shape)
 
     def reads_dropped(self, uses: Any) -> bool:
         """Whether a value depends on something that is not in the tree."""
