@@ -471,3 +471,84 @@ def test_numbers_in_objects_inside() -> None:
         config = Config(i / 2)
         model = Model(ONES, config, config)
         assert use(model) == model.value == 1.5 * i
+
+
+# A value that is a number, and values that come from it. In a trace, the number comes
+# from outside, where it is static.
+
+
+def chained(prop: Any) -> Any:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Chained:
+        x: jax.Array
+        rate: Any
+        weights: Any
+        order: int = dataclasses.field(metadata={"static": True}, default=2)
+
+        @prop
+        def half(self) -> Any:
+            return self.rate / 2
+
+        @prop
+        def scale(self) -> Any:
+            return 10 * self.half
+
+        @prop
+        def shift(self) -> Any:
+            return self.scale + 1
+
+        @prop
+        def mean(self) -> Any:
+            return self.weights.mean()
+
+        @prop
+        def of_mean(self) -> Any:
+            return 10 * self.mean
+
+        @prop
+        def step(self) -> Any:
+            return self.rate / 2 if self.order > 1 else self.rate
+
+        @prop
+        def of_step(self) -> Any:
+            return 10 * self.step
+
+    return Chained(jnp.ones(2), 3.0, np.array([1.0, 2.0, 3.0]))
+
+
+def replaced(name: str) -> Callable[[Any], Any]:
+    def values(obj: Any) -> Any:
+        moved = dataclasses.replace(obj, x=obj.x + 1)
+        faster = dataclasses.replace(obj, rate=2 * obj.rate)
+        heavier = dataclasses.replace(obj, weights=2 * obj.weights)
+        return [getattr(each, name) for each in (moved, faster, heavier, obj)]
+
+    return values
+
+
+def gradient(name: str) -> Callable[[Any], Any]:
+    def of_x(obj: Any) -> Any:
+        def value(x: Any) -> Any:
+            return jnp.sum(x * getattr(dataclasses.replace(obj, x=x), name))
+
+        return jax.grad(value)(obj.x)
+
+    return of_x
+
+
+@pytest.mark.parametrize("first", [replaced, gradient])
+@pytest.mark.parametrize("name", ["shift", "of_mean", "of_step"])
+def test_what_a_value_depends_on_through_a_number(name: str, first: Any) -> None:
+    cached, plain = chained(cachax.cached_property), chained(property)
+    second = gradient if first is replaced else replaced
+    for fun in (first(name), second(name)):
+        for x, y in zip(
+            jax.tree.leaves(cachax.jit(fun)(cached)),
+            jax.tree.leaves(jax.jit(fun)(plain)),
+            strict=True,
+        ):
+            assert jnp.array_equal(x, y)
+    for rate in (7.0, jnp.asarray(7.0)):  # what was learned in a trace
+        one, other = (dataclasses.replace(x, rate=rate) for x in (cached, plain))
+        assert getattr(one, name) == getattr(other, name)

@@ -1353,3 +1353,18 @@ def test_a_result_with_jit_disabled_beside_results_of_programs() -> None:
             state = step(state)
             assert x(state.x)["same"] is state.x
     close(state.params["w"], plain_params(flax_state(), replacing, 4)["w"])
+
+
+def test_states_that_pass_through_before_a_value_is_known() -> None:
+    @cachax.jit
+    def step(state: Any) -> Any:  # reads no value
+        return state.replace(params=jax.tree.map(lambda p: p * 0.9, state.params))
+
+    evaluate = cachax.jit(lambda state: jnp.sum(state.factor) * state.params["b"])
+    states = [FlaxState(features(), targets(), new_params())]
+    for _ in range(4):
+        states.append(step(states[-1]))
+    with computations() as counts:
+        for state in states:
+            evaluate(state)
+    assert counts == {"factor": 1}

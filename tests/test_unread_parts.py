@@ -658,3 +658,104 @@ def test_a_class_that_raises_when_it_is_flattened_takes_no_levels() -> None:
         layers = [layer(ONES) for _ in range(10 + number)]
         assert cachax.jit(lambda obj: obj.total)(Tagged(ONES, layers)) == 2
     assert depth() == before
+
+
+class Layer(flax.struct.PyTreeNode):
+    x: jax.Array
+    tag: Any = flax.struct.field(pytree_node=False, default=None)
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        return jnp.sum(self.x)
+
+
+class Net(flax.struct.PyTreeNode):
+    """Its values come from values of objects inside, or made in a body."""
+
+    x: jax.Array
+    layer: Layer
+    number: Any = 0
+    beside: Any = 0
+    tag: Any = flax.struct.field(pytree_node=False, default=None)
+
+    @cachax.cached_property
+    def of_layer(self) -> Any:
+        computing("of_layer")
+        return self.layer.total + 1
+
+    @cachax.cached_property
+    def made(self) -> Any:
+        return Layer(self.x * 2)
+
+    @cachax.cached_property
+    def of_made(self) -> Any:
+        computing("of_made")
+        return self.made.total + 1
+
+    @cachax.cached_property
+    def of_local(self) -> Any:
+        computing("of_local")
+        return Layer(self.x * 2).total + 1
+
+    @cachax.cached_property
+    def of_wrapped(self) -> Any:
+        computing("of_wrapped")
+        return Wrapped(self.layer).tagged
+
+    @cachax.cached_property
+    def of_number(self) -> Any:
+        computing("of_number")
+        return Layer(self.x * self.number).total
+
+
+class Wrapped(flax.struct.PyTreeNode):
+    layer: Layer
+
+    @cachax.cached_property
+    def tagged(self) -> Any:
+        return jnp.sum(self.layer.x) * len(self.layer.tag or "")
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"number": 1},
+    {"number": 1.5},
+    {"number": jnp.int32(1)},
+    {"beside": 2},
+    {"tag": "a"},
+]
+
+
+@pytest.mark.parametrize("name", ["of_layer", "of_made", "of_local"])
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_what_a_value_of_an_object_inside_does_not_read(name: str, change: Any) -> None:
+    obj = Net(jnp.ones(2), Layer(jnp.ones(2)))
+    value = getattr(obj, name)
+    with computations() as counts:
+        assert getattr(obj.replace(**change), name) == value
+    assert not counts
+
+
+def test_a_part_that_a_value_of_an_object_inside_reads() -> None:
+    obj = Net(ONES, Layer(ONES), number=1)
+    assert obj.of_layer == 3
+    assert obj.replace(layer=Layer(2 * ONES)).of_layer == 5
+    assert obj.of_wrapped == 0
+    assert obj.replace(layer=obj.layer.replace(tag="ab")).of_wrapped == 4
+    assert obj.of_number == 2
+    assert obj.replace(number=3).of_number == 6
+    assert obj.of_made == 5
+    assert obj.replace(x=2 * ONES).of_made == 9
+    assert obj.replace(x=2 * ONES).of_local == 9
+
+
+def test_a_loop_with_a_counter_and_a_value_of_an_object_in_a_value() -> None:
+    @cachax.jit
+    def step(obj: Any) -> Any:
+        return obj.replace(number=obj.number + obj.of_made)
+
+    obj = Net(jnp.ones(2), Layer(jnp.ones(2)))
+    with computations() as counts:
+        for _ in range(5):
+            obj = step(obj)
+    assert obj.number == 25
+    assert counts == {"of_made": 1}

@@ -242,3 +242,33 @@ def test_a_list_of_names_is_checked_before_anything_is_computed() -> None:
 
     with pytest.raises(cachax.UnknownPropertyError):
         cachax.warm(Box(), "size", "weight")
+
+
+def test_clear_leaves_a_field_that_has_the_name_of_a_property_elsewhere() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Layer:
+        w: jax.Array
+
+        @cachax.cached_property
+        def scale(self) -> Any:
+            return jnp.sum(self.w)
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Model:
+        layer: Layer
+        scale: float
+
+        @cachax.cached_property
+        def scaled(self) -> Any:
+            return self.layer.w * self.scale
+
+    model = Model(Layer(jnp.ones(2)), 10.0)
+    assert model.layer.scale == 2
+    assert model.scaled[0] == 10
+    assert set(cachax.cached(model)) == {"scaled"}
+    cachax.clear(model)
+    assert model.scale == 10
+    assert model.scaled[0] == 10
+    assert cachax.is_cached(model.layer, "scale")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
+from .fields import walk_fields
 from .parts import (
     CONTAINERS,
     NUMBERS,
@@ -55,6 +56,8 @@ class Copy:
         self._parts = 0
         self.numbered: dict[int, Any] = {}
         """The copies of things that are taken apart, by their numbers."""
+        self._spans: dict[int, range] = {}
+        """Which parts are in a copy, by its id."""
         self.read = Held()
         """What was read since."""
         self.originals: dict[int, tuple[Any, Any]] = {}
@@ -69,6 +72,19 @@ class Copy:
     def original(self, thing: Any) -> Any:
         """What `thing` is a copy of; itself if it isn't one."""
         return self.originals[id(thing)][1] if self.is_copy(thing) else thing
+
+    def parts_in(self, thing: Any) -> set[int]:
+        """The parts of the object that are in `thing`, which holds copies."""
+        copies = filter(self.is_copy, walk_fields(thing))
+        return {part for x in copies for part in self._spans[id(x)]}
+
+    def parts_among(self, copy: Any, parts: Iterable[int], shape: Any) -> set[int]:
+        """The numbers in the object of these parts of a copy inside, whose own shape
+        this is."""
+        span = self._spans[id(copy)]
+        if len(shape) != len(span):  # one of them is in a different place, too
+            return self.parts_in(copy)
+        return {span[part] for part in parts}
 
     def _copy(self, thing: Any) -> tuple[Any, Held]:
         """A copy of a part, and what is read with the field that the part is in. (Parts
@@ -103,9 +119,11 @@ class Copy:
             inside.append(its)
         self._around.discard(id(thing))
         new, is_watched = thing, False
+        span = range(number, self._parts)
         is_kept = self._is_kept(thing, self._arrays_seen > before)
         if not is_kept and self._is_changed(thing, parts, taken):
             new = self._rebuilt(thing, taken, parts)
+            self._spans[id(new)] = span
             is_watched = self._watch(new, thing, taken, inside)
         if not is_watched:  # to read the field that it is in is to read all of it
             held.has_dictionary = type(thing) in (dict, defaultdict) and len(thing) > 1

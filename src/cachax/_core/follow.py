@@ -21,7 +21,7 @@ from .reads import runs_bodies
 from .sources import names_of
 from .structure import flatten, survives
 from .uses import Uses, all_reads, everything, uses_of
-from .values_read import Reading, parts_with, places_in, running
+from .values_read import Reading, running
 
 _COMPILED = (jax.stages.Compiled, jax.stages.Lowered)
 
@@ -76,15 +76,13 @@ def follow(
     read = copy.read.parts
     if trace.has_closures:
         read = {*range(len(inputs.statics))}
-    for its in filter(None, map(inputs_of, parts)):
-        places = places_in(arrays, its, range(len(its.arrays)))
-        read |= parts_with(places, inputs.parts, inputs.shape)
+    read |= copy.parts_in(parts)
     # What of numpy's arrays is used is not known, nor what depends on it.
     is_known = inputs.positions(read).isdisjoint(inputs.writable | inputs.in_keys)
     if uses is not None and is_known and all(map(is_rebuilt, parts)):
         is_ordered = copy.read.has_dictionary or trace.has_closures or bool(parts)
         used = trace.inputs_of([*leaves, *walk_fields(parts)])
-        used |= trace.seen | reading.not_followed
+        used |= trace.seen | reading.not_followed | reading.used
         is_host = trace.looked_at or bool(reading.not_followed)
         uses = uses_of(inputs, used, read, is_ordered, is_host, reads)
         uses = uses._replace(is_varying=is_host)

@@ -21,7 +21,7 @@ from typing import Any
 
 import jax
 
-from .._compat import BASE, base_of
+from .._compat import BASE, ArrayImpl, base_of
 from .values import Template
 
 Key = Any
@@ -243,16 +243,18 @@ def computing_inside(
     busy = (threading.get_ident(), threading.Event())
     with _claiming:
         are_new = all(map(is_new_for, arrays, sources))
+        unknown = [x for x in map(base_of, arrays) if not hasattr(x, ATTRIBUTE)]
         contents = [*map(contents_of, arrays)] if are_new else []
         for each in contents:
             each.busy = busy
     try:
         yield are_new
     finally:
-        for array, each in zip(arrays, contents, strict=False):
+        for each in contents:
             each.busy = None
-            if each.is_empty:  # as new as it was: threads make no difference
-                vars(base_of(array)).pop(ATTRIBUTE, None)
+        for array in unknown if are_new else ():
+            if contents_of(array).is_empty:  # threads make no difference
+                vars(array).pop(ATTRIBUTE, None)
         busy[1].set()
 
 
@@ -269,15 +271,18 @@ def claim(key: Key, arrays: Iterable[Any]) -> None:
             is_done.wait(_WAIT)
 
 
-def follow(given: Any, returned: Any) -> None:
+def follow(given: Any, returned: Any, is_of_an_object: bool = False) -> None:
     """A function returned an array unchanged: what is known of one holds for the other,
-    unless it is placed elsewhere. Both are given by `base_of`.
+    unless it is placed elsewhere. Both are given by `base_of`. So does what will be
+    known, if it is an array of an object that may have values.
 
     This is done in every step of a training loop.
     """
     contents: Contents | None = getattr(given, ATTRIBUTE, None)
     if contents is None:
-        return
+        if not (is_of_an_object and isinstance(given, ArrayImpl)):
+            return
+        contents = contents_of(given)
     placed = returned._sharding
     if contents.placed is not placed:
         if given._sharding != placed:
@@ -286,11 +291,11 @@ def follow(given: Any, returned: Any) -> None:
     returned._cachax = contents
 
 
-def follow_in_place(given: Any, returned: Any) -> None:
+def follow_in_place(given: Any, returned: Any, is_of_an_object: bool = False) -> None:
     """The same where there are several devices: a value that may be moved to a
     different one doesn't follow an array that may not be moved any more."""
     if getattr(given, "_committed", None) == returned._committed:
-        follow(given, returned)
+        follow(given, returned, is_of_an_object)
 
 
 def put(

@@ -155,7 +155,8 @@ class cached_property(Computed, Source, Generic[T_co]):
 
     def forget(self, obj: Any) -> None:
         was_supplied = self.is_supplied(obj)
-        getattr(obj, "__dict__", {}).pop(self.attrname, None)
+        if self.is_in_dict(obj):
+            del obj.__dict__[self.attrname]
         super().forget(obj)
         if was_supplied:
             forget_computed_with(obj)
@@ -188,6 +189,9 @@ class cached_property(Computed, Source, Generic[T_co]):
         """Whether the user stored a value on the instance."""
         fields = getattr(obj, "__dict__", None)
         if fields is None or self.attrname not in fields:
+            return False
+        attributes = (vars(base).get(self.attrname or "") for base in type(obj).__mro__)
+        if not any(x is self for x in attributes):  # a field of a different class
             return False
         self.note_supplied()
         return True

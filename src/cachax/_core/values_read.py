@@ -1,6 +1,5 @@
 """Cached values that a body reads while it is followed: inputs of its trace."""
 
-import operator
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ import jax
 from .copies import CannotRebuildError, Copy
 from .dependence import Dependence
 from .fields import walk, walk_fields
-from .inputs import ARRAY, Inputs
+from .inputs import Inputs
 from .levels import traces_in
 from .memo import has_supplied, inputs_of
 from .parts import identity_of
@@ -50,6 +49,9 @@ class Reading:
         self.not_followed: set[int] = set()
         """Those that count as used, because a value of the host, or one with hidden
         arrays, depends on them."""
+        self.used: set[int] = set()
+        """Those that what is static in a value depends on, like a number that was
+        computed from a number outside of the trace that the object is in."""
         self.is_shareable = True
 
     def close(self) -> None:
@@ -89,14 +91,21 @@ class Reading:
             return self._as_inputs(value, ())
         self.reads |= {(key, is_same and x): None for key, x in uses.reads}
         parts = {*range(len(inputs.statics))}.difference(uses.unread)
-        places = places_in(self._arrays, inputs, inputs.positions(parts))
-        if not is_same:
-            parts = parts_with(places, self._parts, self._shape)
+        arrays = (inputs.arrays[i] for i in inputs.positions(parts))
+        if self.copy.is_copy(obj):
+            parts = self.copy.parts_among(obj, parts, inputs.shape)
+        else:  # what it was made from was read already
+            parts = self.copy.parts_in(obj)
+        places = {i for i, part in enumerate(self._parts) if part in parts}
+        places |= self._trace.inputs_of(arrays)
         self.read.parts |= parts
         self.read.has_dictionary |= uses.is_ordered
         if uses.is_host or not _is_visible(value):
             self.not_followed |= places
-        return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
+        used = self._trace.inputs_of(uses.arrays(inputs))
+        if traces_in(original) and not _has_only_arrays(value):
+            self.used |= used
+        return self._as_inputs(value, used)
 
     def note_failure(self) -> None:
         """A body that it reads a value of has raised, and it may catch that: it depends
@@ -121,30 +130,16 @@ class Reading:
         )
 
 
-def places_in(mine: Sequence[Any], inputs: Inputs, read: Iterable[int]) -> set[int]:
-    """Which of the arrays of an object are these of an object inside, or of the same:
-    they follow each other. All, if that can't be told."""
-    its = inputs.arrays
-    starts = [
-        start
-        for start in range(len(mine) - len(its) + 1)
-        if all(map(operator.is_, mine[start : start + len(its)], its))
-    ]
-    return {x + i for x in starts for i in read} if starts else {*range(len(mine))}
-
-
-def parts_with(places: set[int], parts: Sequence[int], shape: Any) -> set[int]:
-    """These arrays of an object and all that is static, as parts."""
-    statics = (i for i, kind in enumerate(shape) if kind is not ARRAY)
-    return {*statics, *(parts[i] for i in places)}
-
-
 def _is_visible(value: Any) -> bool:
     """Whether JAX sees all arrays in a value, and can rebuild it."""
     if has_hidden_arrays(value) or any(map(has_supplied, walk(value))):
         return False
     leaves, structure = flatten(value)
     return survives(value, structure, leaves)
+
+
+def _has_only_arrays(value: Any) -> bool:
+    return all(isinstance(x, jax.Array) for x in flatten(value)[0])
 
 
 class NotKnownError(Exception):

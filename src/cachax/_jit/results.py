@@ -201,14 +201,18 @@ class About(int):
                 each.supply if each.is_supplied else each.record
             )
 
-        def follow(pairs: Pairs, source: Reader, leaves: list[Any]) -> Iterator[str]:
+        of_objects = {i for span in entry.spans for i in span}
+
+        def follow(
+            pairs: Pairs, source: Reader, leaves: list[Any], owned: Container[int]
+        ) -> Iterator[str]:
             for i, j in pairs:
                 one, other = source.array(i, leaves), returned.array(j, out_leaves)
-                yield f"follow({one}, {other})"
+                yield f"follow({one}, {other}, {i in owned})"
 
         # What follows an argument may be known only when its values are.
-        steps = [*code[True], *follow(self.follows, given, its_leaves), *code[False]]
-        steps += follow(self.same, returned, out_leaves)
+        steps = [*code[True], *follow(self.follows, given, its_leaves, of_objects)]
+        steps += [*code[False], *follow(self.same, returned, out_leaves, ())]
         owners = [entry.objects(tree)[x.slot] for x in self.returned]
         keys = (key for owner in owners for key in keys_of(type(owner)).values())
         if any(key.was_supplied for key in keys):
