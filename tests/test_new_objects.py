@@ -1371,3 +1371,25 @@ def test_a_cached_function_that_was_cleared_is_not_kept_by_an_array() -> None:
     jax.clear_caches()
     gc.collect()
     assert [ref() for ref in refs] == [None] * 3
+
+
+def test_sharded_arrays_that_are_new_beside_a_key_on_one_device() -> None:
+    """JAX moves arrays that are not committed to where the others are."""
+    mesh = jax.sharding.Mesh(first_devices(2), "i")
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
+
+    @cachax.jit
+    def step(obj: Any, key: Any) -> Any:
+        return Point(obj.x + obj.double * jax.random.uniform(key))
+
+    obj, key = Point(jax.device_put(jnp.ones(4), sharding)), jax.random.key(0)
+    for _ in range(ENOUGH + 4):
+        obj = step(obj, key)
+    with cachax.record() as report:
+        for _ in range(3):
+            new = step(obj, key)
+            assert jnp.allclose(new.x, obj.x * (1 + 2 * jax.random.uniform(key)))
+            obj = new
+    found = {event.what.name for event in report.events if "double" in event.name}
+    assert "INSIDE" in found
+    assert "COMPUTED" not in found

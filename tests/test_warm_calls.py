@@ -17,6 +17,7 @@ import pytest
 
 import cachax
 from cachax._core import index
+from cachax._jit.call import Function
 from cachax._jit.plan import Plan
 from cachax._jit.program import Program
 
@@ -567,3 +568,39 @@ def test_an_array_where_a_number_was(lifted: Any) -> None:
     numbers = [2, 2.0, jnp.float32(2), True, 3, -0.0, jnp.int32(5), 2, 2.0]
     for n in numbers * 2:
         assert use(Scaled(x, n)) == 3 * n
+
+
+def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Calls from now on for which values are looked for one by one, or computed."""
+    found: list[Any] = []
+    learn = Function._call_learning
+
+    def learning(self: Any, entry: Any, call: Any) -> Any:
+        found.append(call)
+        return learn(self, entry, call)
+
+    monkeypatch.setattr(Function, "_call_learning", learning)
+    return found
+
+
+class Power(flax.struct.PyTreeNode):
+    x: jax.Array
+    order: int = flax.struct.field(pytree_node=False, default=1)
+
+    @cachax.cached_property
+    def total(self) -> jax.Array:
+        return jnp.sum(self.x**self.order)
+
+
+def test_objects_with_different_static_fields_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fun = cachax.jit(lambda obj: obj.x * obj.total)
+    objects = [Power(jnp.arange(3.0) + order, order) for order in (2, 3, 4)]
+    for number in range(12):
+        fun(objects[number % 3])
+    slow = slow_calls(monkeypatch)
+    for number in range(12):
+        obj = objects[number % 3]
+        assert jnp.array_equal(fun(obj), obj.x * jnp.sum(obj.x**obj.order))
+    assert not slow

@@ -204,7 +204,7 @@ class Function:
         wrong = {x for x in others if x is not None and x.mistaken}
         for each in wrong:
             each.mistaken = False
-        self._likely[look] = None if likely in {None, *wrong} else entry
+        self._likely[look] = entry if likely is entry else None
         self._is_mixed |= bool(wrong)
         self.expected = None if self._is_mixed else entry
         return entry

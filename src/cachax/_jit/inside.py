@@ -196,9 +196,9 @@ def is_new_code(
 
 
 def _are_placed_alike(leaves: Iterable[Any]) -> bool:
-    """Whether all arrays are in the same place: then so is what is computed from any of
-    them. (See `_in_place` in `results.py`.)"""
-    arrays = [x for x in leaves if isinstance(x, jax.Array)]
+    """Whether all arrays that may not be moved are in the same place: then so is what
+    is computed from any of them. (See `_in_place` in `results.py`.)"""
+    arrays = [x for x in leaves if isinstance(x, jax.Array) and x.committed]
     return all(is_placed_like(x, arrays[0]) for x in arrays)
 
 
