@@ -203,8 +203,11 @@ class Writer:
         a = self.vector(me, max(depth - 1, 0))
         simple = [f"jnp.sum({a})", f"jnp.max({a})", f"{me}.s", f"{a}[0]", f"{me}.k"]
         for name in self.readable():
-            is_part = self.kinds[name] == "part"
-            simple.append(f"total({me}.{name}{'.q1' * is_part})")
+            kind = self.kinds[name]
+            if kind == "number":
+                simple += [f"{me}.{name}"] * 2
+            else:
+                simple.append(f"total({me}.{name}{'.q1' * (kind == 'part')})")
         if self.level == "p":
             q = f"q{self.r.randrange(2)}"
             simple += [f"total({me}.part.{q})", f"total({me}.parts[0].{q})"]
@@ -259,6 +262,7 @@ class Writer:
             ("any", f"{{'u': {a}, 'v': a}}"),
             ("vector", f"{me}.x"),
             ("any", f"[{me}.x, a]"),
+            *[("number", self.number_of(me))] * 2,
         ]
         if self.level == "p":
             found += [
@@ -274,6 +278,19 @@ class Writer:
             found += [("any", f"np.asarray({a})"), ("any", "float(a)")]
         return self.one(*found)  # type: ignore[no-any-return]
 
+    def number_of(self, me: str) -> str:
+        """What is a number outside of a program, unless its field is an array."""
+        names = [f"{me}.{x}" for x in self.readable() if self.kinds[x] == "number"]
+        fields = [f"{me}.s", *names, *names]
+        if self.level == "p":
+            fields += [f"{me}.part.s", f"{me}.u.mean()", f"{me}.u[0]"]
+        number, other = self.one(*fields), self.one(*fields)
+        return self.one(  # type: ignore[no-any-return]
+            f"{number} * 2",
+            f"{number} + {other}",
+            f"{number} / 4 if {me}.k > 1 else {number}",
+        )
+
     # What is done with the objects
 
     def functions(self, i: int) -> list[str]:
@@ -282,6 +299,8 @@ class Writer:
             f"read{i} = jit(lambda m: m.p{i})",
             f"rebuilt{i} = jit(lambda m, v: dataclasses.replace(m, {field}=v).p{i})",
             f"both{i} = jit(lambda m, n: (m.p{i}, total(n.p{i})))",
+            f"shifted{i} = jit(lambda m: [total(o.p{i}) for o in (dataclasses.replace("
+            f"m, s=m.s * 2), dataclasses.replace(m, x=m.x * 2), m)])",
             f"step{i} = jit(lambda m: dataclasses.replace(m, y=m.y + total(m.p{i})))",
             f"opt{i} = jit(lambda m: dataclasses.replace(m, opt=total(m.p{i}) * m.x))",
             f"slope{i} = jit(lambda m: jax.grad(lambda v: total("
@@ -365,7 +384,9 @@ class Writer:
         if kind <= 4:
             return f"show({m}.p{i})"
         if kind == 5:
-            function = self.one("read", "inner", "plain", "loop", "precise", "branch")
+            function = self.one(
+                "read", "inner", "plain", "loop", "precise", "branch", "moved"
+            )
             return f"show({function}{i}({m}))"
         if kind == 6:
             function = self.one("step", "opt", "given")
