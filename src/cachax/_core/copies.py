@@ -34,7 +34,6 @@ class Copy:
         arrays: Iterable[Any],
         order: Callable[[list[Any]], list[Any]] | None = None,
         instead: dict[int, tuple[Any, int, int]] | None = None,
-        keep_keys: bool = True,
         notes_reads: bool = False,
         is_written: bool = True,
     ) -> None:
@@ -43,7 +42,6 @@ class Copy:
         arrays these stand for. With `notes_reads`, it notes which of its fields are
         read from then on. If it `is_written` to, it has its own lists and dictionaries,
         with arrays in them or not."""
-        self._keep_keys = keep_keys
         self._is_written = is_written
         self._notes_reads = notes_reads
         self._arrays = iter(arrays)
@@ -103,7 +101,11 @@ class Copy:
             inside.append(its)
         self._around.discard(id(thing))
         new, is_watched = thing, False
-        is_kept = self._is_kept(thing, self._arrays_seen > before)
+        has_arrays = self._arrays_seen > before
+        if has_arrays and may_be_a_key(thing):  # a body may look it up in a table
+            raise CannotRebuildError
+        is_kept = not has_arrays and is_one_of_a_kind(type(thing))
+        is_kept = is_kept and not names_of(type(thing))
         if not is_kept and self._is_changed(thing, parts, taken):
             new = self._rebuilt(thing, taken, parts)
             is_watched = self._watch(new, thing, taken, inside)
@@ -114,14 +116,6 @@ class Copy:
         self._copies[id(thing)] = new, held
         self.numbered[number] = new
         return new, held
-
-    def _is_kept(self, thing: Any, has_arrays: bool) -> bool:
-        """Whether a body gets the thing itself."""
-        if not self._keep_keys:
-            return False
-        if has_arrays:
-            return may_be_a_key(thing)
-        return is_one_of_a_kind(type(thing)) and not names_of(type(thing))
 
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
         """Whether a copy is needed. What has no arrays in it is shared, because a body

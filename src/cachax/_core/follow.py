@@ -54,7 +54,7 @@ def follow(
 ) -> Run:
     """Run a body with these arrays in its object."""
     numbers = inputs.numbers.difference(traced_numbers)
-    concrete = numbers | inputs.writable | inputs.in_keys  # numpy computes differently
+    concrete = numbers | inputs.writable  # numpy computes differently
     arrays = [
         inputs.arrays[i] if i in concrete else trace.tracer(x, (i,))
         for i, x in enumerate(given)
@@ -69,7 +69,7 @@ def follow(
     if trace.was_refused or not survives(value, structure, leaves):
         raise NotAFunctionError
     parts = [x for x in leaves if copy.is_copy(x)]  # of the object, in the value
-    reads = reading.reads | all_reads(obj if inputs.in_keys else parts)
+    reads = reading.reads | all_reads(parts)
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
@@ -80,7 +80,7 @@ def follow(
         places = places_in(arrays, its, range(len(its.arrays)))
         read |= parts_with(places, inputs.parts, inputs.shape)
     # What of numpy's arrays is used is not known, nor what depends on it.
-    is_known = inputs.positions(read).isdisjoint(inputs.writable | inputs.in_keys)
+    is_known = inputs.positions(read).isdisjoint(inputs.writable)
     if uses is not None and is_known and all(map(is_rebuilt, parts)):
         is_ordered = copy.read.has_dictionary or trace.has_closures or bool(parts)
         used = trace.inputs_of([*leaves, *walk_fields(parts)])

@@ -72,7 +72,7 @@ class Reading:
             return None
         try:
             values = map(self._trace.value, inputs.arrays)
-            return Copy(obj, values, keep_keys=False).obj
+            return Copy(obj, values).obj
         except CannotRebuildError:
             return None
 
