@@ -1,6 +1,7 @@
 """What cached methods and cached functions share: a key for each set of arguments."""
 
 import functools
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakValueDictionary
@@ -9,6 +10,8 @@ from .arguments import Arguments, Place, signature
 from .body import carrying_body
 from .computed import CallKey
 from .recent import Recent
+
+_making = threading.Lock()
 
 
 class Calls:
@@ -58,9 +61,9 @@ class Calls:
 
         carrying = carrying_body(fun, body) if is_one else body
         statics = {place: x for place, x in given.items() if place not in subjects}
-        key = self.key_class(self, call, self._name(statics), carrying, arguments)
-        self._keys[call] = key
-        return key
+        key = self.key_class(self, self._name(statics), carrying, arguments)
+        with _making:  # another thread may be faster
+            return self._keys.setdefault(call, key)
 
     def _name(self, statics: dict[Place, Any]) -> str:
         """How reports call it with these arguments."""

@@ -33,9 +33,9 @@ from .recent import Recent
 from .run import compute, compute_part
 from .structure import flatten, survives
 from .traced import computes_alike, is_order_seen, learn, leaves_traced
-from .uses import Learned, Uses, all_reads, everything, no_array
+from .uses import Learned, Uses, uses_of
 from .values import template_of
-from .values_read import NotKnownError, is_deep, note_parts, reading_of
+from .values_read import NotAFunctionError, note_parts, reading_of
 
 MISSING: Any = object()
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class Computed(Key):
                 return self.body(obj)
             record = found.record
             if uses is not None:
-                record = self._share(obj, memo, found, uses, value)
+                record = self._share(obj, found, uses, value)
             keeping = memo.after_a_body(obj)
             keeping.keep(self, value)
             if record is not None:
@@ -136,7 +136,7 @@ class Computed(Key):
             context, original = reading
             known = self.peek(original, MISSING) if context.only_known else MISSING
             if context.only_known and known is MISSING:
-                raise NotKnownError
+                raise NotAFunctionError
             try:
                 value = self._read_original(original, known)
             except Exception:
@@ -168,14 +168,14 @@ class Computed(Key):
         return _Found(MISSING if value is NOT_PROVIDED else value, None, inputs, table)
 
     def _share(
-        self, obj: Any, memo: Memo, found: "_Found", uses: Uses, value: Any
+        self, obj: Any, found: "_Found", uses: Uses, value: Any
     ) -> index.Record | None:
         """Keep a value that was computed for other objects with the same arrays."""
         inputs: Any = found.inputs
         if found.table is not None:
             found.table.note(self, inputs, uses.statics(inputs), value)
             return None
-        if not (memo.is_unchanged(obj) or is_unchanged(obj, inputs)):
+        if not is_unchanged(obj, inputs):
             return None  # others would lack what the body has set
         if not (inputs.is_sorted or self.is_order_seen(obj, inputs, uses)):
             inputs = self._in_order(inputs)
@@ -224,7 +224,7 @@ class Computed(Key):
         if inputs is None:
             return value, original, None
         if self.is_supplied(original):
-            return value, original, no_array(inputs)
+            return value, original, uses_of(inputs, (), ())
         check_unchanged(original, inputs)
         uses = self.learned.get(inputs)
         if uses is None and traces_in(original):  # the value came from outside
@@ -276,8 +276,11 @@ class Computed(Key):
         again."""
         known = self.learned.get(inputs)
         if known is None or known.is_varying:  # unless it was computed in a program
-            index.make_records(inputs.arrays)
-        in_order = self._in_order(inputs) if inputs.orders else inputs
+            for array in inputs.arrays:  # those that were put off
+                index.records_of(array)
+        in_order = self._in_order(inputs)
+        # (A record may be from before it was known that the order isn't seen.)
+        views = [inputs] if in_order is inputs else [in_order, inputs]
         for kind in self.learned.kinds(inputs):
             positions, *_ = kind
             if not inputs.writable.isdisjoint(positions):
@@ -289,14 +292,7 @@ class Computed(Key):
                 records = index.held_by(inputs.arrays, self)
             for record in records:
                 uses = record.uses
-                if uses.kind == kind and (
-                    record.statics == uses.statics(in_order)
-                    # Or it is from before it was known that the order isn't seen.
-                    or (
-                        in_order is not inputs
-                        and record.statics == uses.statics(inputs)
-                    )
-                ):
+                if uses.kind == kind and record.statics in map(uses.statics, views):
                     return record
         return None
 
@@ -341,15 +337,8 @@ class Computed(Key):
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
         """What the body computes for `obj`, whatever is kept, and what it used."""
-
         try:
             with jax.profiler.TraceAnnotation(self.of(obj)), level_of(obj, self.body):
-                if inputs is not None and is_deep():  # with one frame less
-                    uses = self.learned.get(inputs)
-                    if uses is None:
-                        uses = everything(inputs, reads=all_reads(obj))
-                        self.learned.put(inputs, uses)
-                    return self.body(obj), uses if uses.is_shareable(inputs) else None
                 return compute(self.body, obj, inputs, self.learned)
         except _NEEDS_CONCRETE_VALUES as error:
             if not getattr(error, "__notes__", ()):  # not added yet, further inside
@@ -499,7 +488,6 @@ class CallKey(Computed):
     def __init__(
         self,
         source: Any,
-        identity: Any,
         attrname: str,
         body: Callable[[Any], Any],
         arguments: Arguments,
@@ -511,8 +499,6 @@ class CallKey(Computed):
         arguments.freeze()
         self.source = source
         self.attrname = attrname
-        self._identity = identity
-        self._hash = hash((id(source), identity))
 
     def take(self, arguments: Arguments) -> None:
         """Those of a call with the same identity, if its own have changed since."""
@@ -525,13 +511,3 @@ class CallKey(Computed):
             return bool(self.arguments.identity() == self._arguments_then)
         except NotKeptError:
             return False
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, CallKey)
-            and self.source is other.source
-            and self._identity == other._identity
-        )
-
-    def __hash__(self) -> int:
-        return self._hash

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
+from .inputs import ORDER
 from .parts import (
     CONTAINERS,
     NUMBERS,
@@ -17,7 +18,7 @@ from .parts import (
     may_be_a_key,
     take_apart,
 )
-from .reads import Held, watch
+from .reads import Parts, watch
 from .sources import names_of
 
 
@@ -47,18 +48,18 @@ class Copy:
         self._arrays = iter(arrays)
         self._instead = instead or {}
         self._order = order
-        self._copies: dict[int, tuple[Any, Held]] = {}
-        self._around: set[int] = set()
+        self._copies: dict[int, tuple[Any, Parts] | None] = {}
+        """By the id of a thing; None for those that the next part is in."""
         self._arrays_seen = 0
         self._parts = 0
         self.numbered: dict[int, Any] = {}
         """The copies of things that are taken apart, by their numbers."""
-        self.read = Held()
+        self.read: Parts = set()
         """What was read since."""
         self.originals: dict[int, tuple[Any, Any]] = {}
         """The objects in it, by id, with what they are copies of."""
         self.obj, held = self._copy(obj)
-        self.read.add(held)
+        self.read |= held
 
     def is_copy(self, thing: Any) -> bool:
         found = self.originals.get(id(thing))
@@ -68,11 +69,11 @@ class Copy:
         """What `thing` is a copy of; itself if it isn't one."""
         return self.originals[id(thing)][1] if self.is_copy(thing) else thing
 
-    def _copy(self, thing: Any) -> tuple[Any, Held]:
+    def _copy(self, thing: Any) -> tuple[Any, Parts]:
         """A copy of a part, and what is read with the field that the part is in. (Parts
         are numbered as in `inputs_in_fields`.)"""
-        held, number = Held(), self._parts
-        held.parts.add(number)
+        number = self._parts
+        held = {number}
         if number in self._instead:
             mark, count, arrays = self._instead[number]
             self._parts += count
@@ -84,22 +85,16 @@ class Copy:
             return next(self._arrays), held
         if is_whole(thing):
             return thing, held
-        if id(thing) in self._copies and not is_rebuilt(thing):
-            copy, its = self._copies[id(thing)]
-            held.add(its)
-            return copy, held
-        if id(thing) in self._around:
-            raise CannotRebuildError
-        taken = take_apart(thing)
-        self._around.add(id(thing))
-        before = self._arrays_seen
-        parts: list[Any] = []
-        inside: list[Held] = []
-        for part in taken.parts:
-            copy, its = self._copy(part)
-            parts.append(copy)
-            inside.append(its)
-        self._around.discard(id(thing))
+        if id(thing) in self._copies:
+            found = self._copies[id(thing)]
+            if found is None:
+                raise CannotRebuildError
+            if not is_rebuilt(thing):
+                return found[0], held | found[1]
+        self._copies[id(thing)] = None
+        taken, before = take_apart(thing), self._arrays_seen
+        copies = [self._copy(part) for part in taken.parts]
+        parts, inside = [copy for copy, _ in copies], [its for _, its in copies]
         new, is_watched = thing, False
         has_arrays = self._arrays_seen > before
         if has_arrays and may_be_a_key(thing):  # a body may look it up in a table
@@ -110,9 +105,9 @@ class Copy:
             new = self._rebuilt(thing, taken, parts)
             is_watched = self._watch(new, thing, taken, inside)
         if not is_watched:  # to read the field that it is in is to read all of it
-            held.has_dictionary = type(thing) in (dict, defaultdict) and len(thing) > 1
-            for each in inside:
-                held.add(each)
+            held.update(*inside)
+            if type(thing) in (dict, defaultdict) and len(thing) > 1:
+                held.add(ORDER)
         self._copies[id(thing)] = new, held
         self.numbered[number] = new
         return new, held
@@ -137,7 +132,7 @@ class Copy:
         self.originals[id(new)] = (new, thing)
         return new
 
-    def _watch(self, new: Any, thing: Any, taken: Taken, inside: list[Held]) -> bool:
+    def _watch(self, new: Any, thing: Any, taken: Taken, inside: list[Parts]) -> bool:
         """Note which fields of a copy are read. False if that isn't possible."""
         has_fields = type(thing).__dictoffset__ != 0 and not isinstance(
             thing, CONTAINERS

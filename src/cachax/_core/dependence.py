@@ -36,10 +36,22 @@ from .._compat import (
     set_current_trace,
 )
 from .fields import instance_dict, made_locally, walk, walk_fields
-from .reads import is_watched
+from .reads import Name
 
 Inputs = frozenset[int]
 """The numbers of the inputs that something depends on."""
+
+
+def _as_outside(name: str) -> Callable[..., Any]:
+    """A method that leaves an operation to the trace outside."""
+
+    def process(
+        self: Any, primitive: Any, fun: Any, x: Any, /, *a: Any, **k: Any
+    ) -> Any:
+        outside = getattr(self.parent_trace, name)
+        return self._run(x, lambda values: outside(primitive, fun, values, *a, **k))
+
+    return process
 
 
 class Dependence(TraceBase):  # type: ignore[misc]
@@ -107,7 +119,7 @@ class Dependence(TraceBase):  # type: ignore[misc]
         parts = [*walk(functions)]
         parts += walk(made_locally(parts))
         inputs = self.inputs_of(parts)
-        self.has_closures |= bool(inputs) or any(map(is_watched, parts))
+        self.has_closures |= bool(inputs) or any(type(x) is Name for x in parts)
         return inputs
 
     def _run(
@@ -153,17 +165,9 @@ class Dependence(TraceBase):  # type: ignore[misc]
             self.seen |= held | self.inputs_of(tracers)
         return self._run(tracers, run, used if has_jaxprs(params) else None, held)
 
-    def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any) -> Any:
-        parent = self.parent_trace
-        return self._run(
-            tracers, lambda x: parent.process_call(primitive, fun, x, params)
-        )
-
-    def process_map(self, primitive: Any, fun: Any, tracers: Any, params: Any) -> Any:
-        parent = self.parent_trace
-        return self._run(
-            tracers, lambda x: parent.process_map(primitive, fun, x, params)
-        )
+    process_call = _as_outside("process_call")
+    process_map = _as_outside("process_map")
+    process_shard_map = _as_outside("process_shard_map")
 
     # At the level of concrete values, a rule for derivatives makes no difference. But a
     # derivative may depend on what the rule uses. The function runs at this level: it
@@ -189,12 +193,6 @@ class Dependence(TraceBase):  # type: ignore[misc]
         return [
             self.tracer(self.value(x), inputs | self.inputs_of([x])) for x in results
         ]
-
-    def process_shard_map(
-        self, primitive: Any, fun: Any, tracers: Any, /, *rest: Any, **params: Any
-    ) -> Any:
-        process = self.parent_trace.process_shard_map
-        return self._run(tracers, lambda x: process(primitive, fun, x, *rest, **params))
 
     def stage_value(self, x: Any, /) -> Any:
         return self._run([x], lambda values: self.parent_trace.stage_value(*values))
@@ -242,27 +240,6 @@ class Dependent(Tracer):  # type: ignore[misc]
     def copy_to_host_async(self) -> None:
         self.value.copy_to_host_async()
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        return np.asarray(self._look(), *args, **kwargs)
-
-    def __bool__(self) -> bool:
-        return bool(self._look())
-
-    def __int__(self) -> int:
-        return int(self._look())
-
-    def __float__(self) -> float:
-        return float(self._look())
-
-    def __complex__(self) -> complex:
-        return complex(self._look())
-
-    def __index__(self) -> int:
-        return operator.index(self._look())
-
-    def __format__(self, spec: str) -> str:
-        return format(self._look(), spec)
-
     def __repr__(self) -> str:
         return str(self.aval) if _is_for_jax() else repr(self._look())
 
@@ -294,6 +271,15 @@ def _is_of_a_repr(code: types.CodeType) -> bool:
     """Whether it is the `__repr__` of a class, or around that of a dataclass."""
     is_around = code.co_filename.endswith(("dataclasses.py", "reprlib.py"))
     return is_around or code.co_name in ("__repr__", "__str__")
+
+
+def _looking(convert: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *args, **kwargs: convert(self._look(), *args, **kwargs)
+
+
+for _convert in (bool, complex, float, format, int, operator.index, np.asarray):
+    _name = {"asarray": "array"}.get(_convert.__name__, _convert.__name__)
+    setattr(Dependent, f"__{_name}__", _looking(_convert))
 
 
 def _forwarding(name: str) -> property:

@@ -14,14 +14,20 @@ from .._compat import Tracer, at_trace
 from .copies import Copy
 from .dependence import Dependence
 from .fields import attributes, walk, walk_fields
-from .inputs import Inputs
+from .inputs import ORDER, Inputs
 from .memo import has_supplied, inputs_of
 from .parts import is_rebuilt
 from .reads import runs_bodies
 from .sources import names_of
 from .structure import flatten, survives
 from .uses import Uses, all_reads, everything, uses_of
-from .values_read import Reading, parts_with, places_in, running
+from .values_read import (
+    NotAFunctionError,
+    Reading,
+    parts_with,
+    places_in,
+    running,
+)
 
 _COMPILED = (jax.stages.Compiled, jax.stages.Lowered)
 
@@ -73,20 +79,18 @@ def follow(
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
-    read = copy.read.parts
-    if trace.has_closures:
-        read = {*range(len(inputs.statics))}
+    read = inputs.every_part if trace.has_closures else frozenset(copy.read)
+    read |= {ORDER} if parts else set()
     for its in filter(None, map(inputs_of, parts)):
         places = places_in(arrays, its, range(len(its.arrays)))
         read |= parts_with(places, inputs.parts, inputs.shape)
     # What of numpy's arrays is used is not known, nor what depends on it.
     is_known = inputs.positions(read).isdisjoint(inputs.writable)
     if uses is not None and is_known and all(map(is_rebuilt, parts)):
-        is_ordered = copy.read.has_dictionary or trace.has_closures or bool(parts)
         used = trace.inputs_of([*leaves, *walk_fields(parts)])
         used |= trace.seen | reading.not_followed
         is_host = trace.looked_at or bool(reading.not_followed)
-        uses = uses_of(inputs, used, read, is_ordered, is_host, reads)
+        uses = uses_of(inputs, used, read, is_host, reads)
         uses = uses._replace(is_varying=is_host)
     found = [trace.value(copy.original(x)) for x in leaves]
     are_results = [*map(trace.own, leaves)]
@@ -144,7 +148,3 @@ def check_unchanged(obj: Any, before: Inputs | None) -> None:
     """Of the copy that it got, or of an original."""
     if not is_unchanged(obj, before):
         raise NotAFunctionError
-
-
-class NotAFunctionError(Exception):
-    """A body whose trace doesn't stand for it."""

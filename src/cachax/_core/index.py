@@ -124,7 +124,6 @@ class Record:
         "serials",
         "statics",
         "template",
-        "uses",
     )
 
     def __init__(
@@ -143,9 +142,12 @@ class Record:
         self.template = value
         self.packed: Any = None
         """Its form inside `jit`, once that is known (`_jit`)."""
-        self.uses = statics.uses
-        """Which of the inputs of its object it used."""
         self.is_cleared = False
+
+    @property
+    def uses(self) -> Any:
+        """Which of the inputs of its object it used."""
+        return self.statics.uses
 
     def drop(self) -> None:
         """Remove it from all that has it."""
@@ -352,13 +354,6 @@ def put_later(
                 each.records  # noqa: B018 (it makes them)
         else:
             each.later = (later,)
-
-
-def make_records(arrays: Iterable[Any]) -> None:
-    """Those of these arrays that were put off."""
-    for array in arrays:
-        if (contents := getattr(base_of(array), ATTRIBUTE, None)) is not None:
-            contents.records  # noqa: B018 (it makes them)
 
 
 def _emptied(later: list[Any]) -> tuple[Any, ...]:

@@ -78,6 +78,11 @@ class Inputs:
         return {i for i, x in enumerate(self.arrays) if type(x) in NUMBERS}
 
     @property
+    def every_part(self) -> frozenset[int]:
+        """The numbers of all parts, and `ORDER`."""
+        return frozenset(range(ORDER, len(self.statics)))
+
+    @property
     def atoms(self) -> set[int]:
         """Which parts are numbers, strings or None."""
         found = {self.parts[i] for i in self.numbers}
@@ -99,7 +104,7 @@ class Inputs:
     @property
     def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given((), True, ())._replace(supplied=self.supplied)
+        return self.given((), ())._replace(supplied=self.supplied)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -110,13 +115,12 @@ class Inputs:
     def given(
         self,
         used: Container[int],
-        is_ordered: bool,
         unread: Container[int],
         reads: Container[Any] = (),
     ) -> "Given":
-        """The same for a body that uses the contents of some of the arrays, to which
-        the order of dictionaries matters or not, which doesn't read these parts, and
-        which reads these values, of the object itself or also of others (`Uses`)."""
+        """The same for a body that uses the contents of some of the arrays, which
+        doesn't read these parts, and which reads these values, of the object itself or
+        also of others (`Uses`)."""
         pairs = zip(self.statics, self.shape, strict=True)
         statics = [y if i in unread else x for i, (x, y) in enumerate(pairs)]
         bits: list[Any] = []
@@ -128,7 +132,7 @@ class Inputs:
                 bits.append((i, bits_of(array)))
             if getattr(array, "_committed", False) and has_several_devices():
                 statics[part] = (*look, array.sharding)  # what it makes is there
-        orders = self.orders if is_ordered else ()
+        orders = () if ORDER in unread else self.orders
         supplied = self.supplied and tuple(
             (number, key, value)
             for number, key, value in self.supplied
@@ -308,6 +312,9 @@ class _Listing:
 
 ARRAY: Any = object()
 """In a shape: the place of an array."""
+
+ORDER = -1
+"""Where parts are numbered: the order of the keys of all dictionaries."""
 
 
 class Fields(NamedTuple):

@@ -11,7 +11,6 @@ import inspect
 import sys
 import threading
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,13 +48,18 @@ memos: dict[int, "Memo"] = {}
 _making = threading.Lock()
 
 
-class Key(ABC):
+class Key:
     """What a value is kept under: a cached property, or a cached method and arguments.
 
     Two properties of one name (one overriding the other) are two keys.
     """
 
     attrname: str | None
+    read: Callable[[Any], Any]
+    """The value for an object, computed and kept if it is not there yet."""
+    peek: Callable[[Any, Any], Any]
+    """The value for an object if it is there, else a default."""
+    forget: Callable[[Any], None]
 
     was_supplied = False
     """Whether a user ever assigned a value."""
@@ -65,18 +69,6 @@ class Key(ABC):
         if not self.was_supplied:
             self.was_supplied = True
             forget_entries()
-
-    @abstractmethod
-    def read(self, obj: Any) -> Any:
-        """The value for `obj`, computed and kept if it is not there yet."""
-
-    @abstractmethod
-    def peek(self, obj: Any, default: Any) -> Any:
-        """The value for `obj` if it is there, else `default`."""
-
-    @abstractmethod
-    def forget(self, obj: Any) -> None:
-        """The value for `obj`."""
 
     def of(self, obj: object) -> str:
         """How messages name this value of `obj`."""
@@ -199,10 +191,6 @@ class Memo(weakref.ref[Any]):
         """
         now = memo_of(obj)
         return now if now is self or self._snapshot.all_still_in(obj) else self
-
-    def is_unchanged(self, obj: object) -> bool:
-        """Whether all that is in `obj` is what was; False if that is not known."""
-        return self._snapshot.is_complete and memo_of(obj) is self
 
     @contextmanager
     def one_thread(self, key: Key) -> Iterator[None]:

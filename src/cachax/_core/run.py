@@ -15,7 +15,7 @@ from .inputs import Inputs
 from .spread import are_spread
 from .traced import learn, trace_body
 from .uses import Learned, Uses, all_reads, everything
-from .values_read import running
+from .values_read import is_deep, running
 
 
 def compute(
@@ -28,8 +28,10 @@ def compute(
     if uses is None or uses.is_varying:
         if tracing_is_forbidden():
             return body(obj), everything(inputs, reads=all_reads(obj))
-        if len(inputs.numbers) == len(inputs.arrays):
-            learned.put(inputs, everything(inputs, False, all_reads(obj)))
+        has_arrays = len(inputs.numbers) < len(inputs.arrays)
+        if is_deep() or not has_arrays:
+            if uses is None:
+                learned.put(inputs, everything(inputs, has_arrays, all_reads(obj)))
             return body(obj), learned.get(inputs)
         if current_trace() is not CONCRETE or are_spread(inputs.arrays):
             uses = learn(body, obj, inputs, learned)

@@ -3,9 +3,8 @@
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,55 +20,49 @@ from .._compat import (
 )
 from .copies import Copy
 from .dependence import Dependence
-from .follow import Body, NotAFunctionError, copy_for, follow
+from .follow import Body, Run, copy_for, follow
 from .inputs import Inputs
 from .memo import can_have_values, inputs_of, memo_of
 from .parts import Same, identity_of, in_order, look_of
 from .spread import is_global
 from .structure import flatten
 from .uses import Learned, Uses, all_reads, everything
+from .values_read import NotAFunctionError
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 
 
-@dataclass(frozen=True, eq=False)
-class Traced:
+class Traced(NamedTuple):
     """A body as operations on the arrays of an object."""
 
     jaxpr: Any
-    structure: Any
-    statics: list[Any]
-    """The leaves of the value that are not results of the operations, else None."""
-    uses: Uses | None
-    values: list[Any]
-    """What tells the cached values that it read from others."""
+    of_body: Run
+    """How it was traced. The leaves have None for results of the operations."""
 
     def run(self, arrays: Sequence[Any]) -> Any:
         """On these arrays. Those that it doesn't use may be anything."""
         jaxpr, is_used = without_unused(self.jaxpr)
-        used = [x for x, is_used in zip(arrays, is_used, strict=True) if is_used]
-        results = iter(eval_jaxpr(jaxpr, self.jaxpr.consts, *used))
-        leaves = [next(results) if x is None else x[0] for x in self.statics]
-        return self.structure.unflatten(leaves)
+        results = iter(eval_jaxpr(jaxpr, self.jaxpr.consts, *compress(arrays, is_used)))
+        leaves, are_results, structure, *_ = self.of_body
+        pairs = zip(leaves, are_results, strict=True)
+        return structure.unflatten(
+            [next(results) if is_result else x for x, is_result in pairs]
+        )
 
     def is_same(self, other: "Traced") -> bool:
         """Whether both are the same function of the arrays."""
         return bool(
-            self.uses == other.uses
-            and self.values == other.values
-            and self.structure == other.structure
-            and str(self.structure) == str(other.structure)
+            self.of_body[1:] == other.of_body[1:]
             and self._text() == other._text()
             and self._hidden() == other._hidden()
         )
 
     def _text(self) -> str:
-        return _ADDRESS.sub("", str(self.jaxpr.jaxpr))
+        return _ADDRESS.sub("", f"{self.jaxpr.jaxpr} {self.of_body.structure}")
 
     def _hidden(self) -> list[Any]:
         hidden = map(_contents_of, [*self.jaxpr.consts, *hidden_in(self.jaxpr.jaxpr)])
-        statics = (None if x is None else identity_of(x[0]) for x in self.statics)
-        return [*hidden, *statics]
+        return [*hidden, *map(identity_of, self.of_body.leaves)]
 
 
 def _contents_of(const: Any) -> Any:
@@ -100,15 +93,16 @@ def trace_body(
         if trace.looked_at or trace.has_closures:  # of a callback, maybe
             raise NotAFunctionError
         leaves = zip(run.leaves, run.are_results, strict=True)
-        statics = [None if is_result else (x,) for x, is_result in leaves]
-        found = (run.structure, statics, run.uses, run.values)  # without tracers
+        found = run._replace(
+            leaves=[None if is_result else x for x, is_result in leaves]
+        )
         return [*compress(run.leaves, run.are_results)]
 
     try:
         jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
     except Exception:  # whatever a body raises: it is run again as it is, and shows it
         return None
-    return Traced(jaxpr, *found)
+    return Traced(jaxpr, found)
 
 
 def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
@@ -119,10 +113,11 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
     traced = None
     if not tracing_is_forbidden() and len(inputs.numbers) < len(inputs.arrays):
         traced = trace_body(body, obj, inputs)
-    if traced is None or traced.uses is None:
+    uses = None if traced is None else traced.of_body.uses
+    if uses is None:
         return everything(inputs, reads=all_reads(obj))
-    learned.put(inputs, traced.uses)
-    return learned.get(inputs) or traced.uses
+    learned.put(inputs, uses)
+    return learned.get(inputs) or uses
 
 
 def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
@@ -144,7 +139,7 @@ def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
     """Which leaves of the value depend on Python numbers that `jit` would trace."""
     traced = trace_body(body, obj, inputs, traced_numbers=inputs.numbers)
-    return () if traced is None else tuple(x is None for x in traced.statics)
+    return () if traced is None else tuple(traced.of_body.are_results)
 
 
 def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:

@@ -11,7 +11,7 @@ import jax
 from .copies import CannotRebuildError, Copy
 from .dependence import Dependence
 from .fields import walk, walk_fields
-from .inputs import ARRAY, Inputs
+from .inputs import ARRAY, ORDER, Inputs
 from .levels import traces_in
 from .memo import has_supplied, inputs_of
 from .parts import identity_of
@@ -88,12 +88,12 @@ class Reading:
             self.is_shareable = False
             return self._as_inputs(value, ())
         self.reads |= {(key, is_same and x): None for key, x in uses.reads}
-        parts = {*range(len(inputs.statics))}.difference(uses.unread)
+        parts = inputs.every_part - uses.unread
         places = places_in(self._arrays, inputs, inputs.positions(parts))
         if not is_same:
-            parts = parts_with(places, self._parts, self._shape)
-        self.read.parts |= parts
-        self.read.has_dictionary |= uses.is_ordered
+            order = parts & {ORDER}
+            parts = order | parts_with(places, self._parts, self._shape)
+        self.read |= parts
         if uses.is_host or not _is_visible(value):
             self.not_followed |= places
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
@@ -108,8 +108,7 @@ class Reading:
 
     def note_all(self) -> None:
         """All of the object may have been read."""
-        self.read.parts.update(range(len(self._shape)))
-        self.read.has_dictionary = True
+        self.read.update(range(ORDER, len(self._shape)))
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
         if not _is_visible(value):
@@ -147,8 +146,8 @@ def _is_visible(value: Any) -> bool:
     return survives(value, structure, leaves)
 
 
-class NotKnownError(Exception):
-    """A body reads a value that would have to be computed."""
+class NotAFunctionError(Exception):
+    """A body whose trace doesn't stand for it."""
 
 
 class _Stack(threading.local):
