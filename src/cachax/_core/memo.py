@@ -147,25 +147,22 @@ class Memo(weakref.ref[Any]):
     def __init__(self, obj: object) -> None:
         super().__init__(obj, _remove)  # type: ignore[call-arg]  # typeshed: object's
         self.key = id(obj)
-        values = self.values = {}
-        folded = self.folded = {}
-        packed = self.packed = {}
+        self.values, self.folded, self.packed, self.indexed = {}, {}, {}, {}
+        self.contents = []
         self.provider = None
         self.supplied = {}
         self.identity_then = None
-        indexed = self.indexed = {}
         self.changes = Changes.count
-        contents = self.contents = []
         self.settings = settings()
         self.others = {}
         self._locks: dict[Key, threading.RLock] = {}
 
+        tables: list[Any] = [self.values, self.folded, self.packed, self.indexed]
+        tables.append(self.contents)
+
         def forget() -> None:
-            values.clear()
-            folded.clear()
-            packed.clear()
-            indexed.clear()
-            contents.clear()
+            for table in tables:
+                table.clear()
 
         self._snapshot = Snapshot(obj, forget)
         self.holds = self._snapshot.holds
@@ -176,10 +173,12 @@ class Memo(weakref.ref[Any]):
         self.changes = Changes.count
         for key, record in [*self.indexed.items()]:
             if record.is_cleared:
-                self.values.pop(key, None)
-                self.folded.pop(key, None)
-                self.indexed.pop(key, None)
-                self.contents.clear()
+                self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        for table in (self.values, self.folded, self.indexed):
+            table.pop(key, None)
+        self.contents.clear()
 
     def after_a_body(self, obj: object) -> "Memo":
         """Where to keep a value, now that its body has run.
@@ -268,11 +267,8 @@ class Memo(weakref.ref[Any]):
 
     def forget(self, key: Key) -> None:
         for memo in (self, *self.others.values()):
-            memo.values.pop(key, None)
-            memo.folded.pop(key, None)
+            memo._drop(key)
             memo.supplied.pop(key, None)
-            memo.indexed.pop(key, None)
-            memo.contents.clear()
 
     def forget_computed(self) -> None:
         for memo in (self, *self.others.values()):
