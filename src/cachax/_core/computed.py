@@ -10,12 +10,11 @@ import jax
 from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
-from .arguments import Arguments, NotKeptError
 from .copies import CannotRebuildError
 from .fields import is_open, walk
 from .follow import check_unchanged, is_unchanged
 from .inputs import Given, Inputs
-from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
+from .levels import UsesAxisError, here, level_of, may_be_kept, traces_in
 from .memo import (
     NOT_PROVIDED,
     Key,
@@ -110,7 +109,7 @@ class Computed(Key):
                 if value is MISSING:
                     value, uses = self.evaluate(obj, found.inputs)
             except UsesAxisError:
-                if not may_run_here():
+                if not here.is_allowed:
                     raise
                 return self.body(obj)
             record = found.record
@@ -480,34 +479,3 @@ def table_of(traces: set[Any]) -> Table | None:
         if traces == {table.trace}:
             return table
     return None
-
-
-class CallKey(Computed):
-    """A cached method or function, and the other arguments it is called with."""
-
-    def __init__(
-        self,
-        source: Any,
-        attrname: str,
-        body: Callable[[Any], Any],
-        arguments: Arguments,
-    ) -> None:
-        super().__init__(attrname, body)
-        self.arguments = arguments
-        """Which the body is called with."""
-        self._arguments_then = arguments.identity()
-        arguments.freeze()
-        self.source = source
-        self.attrname = attrname
-
-    def take(self, arguments: Arguments) -> None:
-        """Those of a call with the same identity, if its own have changed since."""
-        if not self.can_be_computed():
-            arguments.freeze()
-            self.arguments.given = arguments.given
-
-    def can_be_computed(self) -> bool:
-        try:
-            return bool(self.arguments.identity() == self._arguments_then)
-        except NotKeptError:
-            return False

@@ -31,10 +31,9 @@ are pickled with their attributes.)"""
 _VARIANTS = 4
 """Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
 one for each `i`."""
-_FOR_ONE_METHOD = 64
-"""The same for the sets of arguments of one method. Objects keep all of theirs."""
-_OF_NO_ARRAY = 64
-"""The same for values that used no array, for each of the arrays of their objects."""
+_MANY_VARIANTS = 64
+"""The same for the sets of arguments of one method (objects keep all of theirs), and
+for values that used no array, for each of the arrays of their objects."""
 
 _MANY_LATER = 12
 """Records that are not made yet, of one array."""
@@ -158,11 +157,9 @@ class Record:
     def replaces(self, others: Sequence["Record"]) -> list["Record"]:
         """Which of others in the same place, newest first, are not kept beside it."""
         same = [x for x in others if x.key == self.key]
-        most, most_of_all = _VARIANTS - 1, _FOR_ONE_METHOD - 1
-        if not self.serials:
-            most = most_of_all = _OF_NO_ARRAY - 1
+        most = _VARIANTS if self.serials else _MANY_VARIANTS
         equal = [x for x in same if x.statics == self.statics]
-        return [*(equal or same[most:]), *others[most_of_all:]]
+        return [*(equal or same[most - 1 :]), *others[_MANY_VARIANTS - 1 :]]
 
 
 class Changes:

@@ -171,7 +171,11 @@ class cached_property(Computed, Source, Generic[T_co]):
 
     # A value that the user stored on the instance takes precedence, as with functools.
     def stored(self, obj: Any) -> Any:
-        return obj.__dict__[self.attrname] if self.is_in_dict(obj) else MISSING
+        fields = getattr(obj, "__dict__", None)
+        if fields is None or self.attrname not in fields:
+            return MISSING
+        self.note_supplied()
+        return fields[self.attrname]
 
     def peek(self, obj: Any, default: Any) -> Any:
         value = self.stored(obj)
@@ -180,14 +184,5 @@ class cached_property(Computed, Source, Generic[T_co]):
     def is_assigned(self, obj: Any) -> bool:
         """Whether it stays when a field is assigned: the user did not `preset` it."""
         outside = getattr(self.memo_of(obj).provider, "after_a_change", None)
-        return self.is_in_dict(obj) or (
-            outside is not None and self in outside.supplied()
-        )
-
-    def is_in_dict(self, obj: Any) -> bool:
-        """Whether the user stored a value on the instance."""
-        fields = getattr(obj, "__dict__", None)
-        if fields is None or self.attrname not in fields:
-            return False
-        self.note_supplied()
-        return True
+        is_outside = outside is not None and self in outside.supplied()
+        return is_outside or self.stored(obj) is not MISSING
