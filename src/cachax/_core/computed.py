@@ -10,7 +10,7 @@ import jax
 from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
-from .copies import CannotRebuildError
+from .copies import CannotRebuildError, Copy
 from .fields import is_open, walk
 from .follow import check_unchanged, is_unchanged
 from .inputs import Given, Inputs
@@ -29,12 +29,12 @@ from .memo import (
 )
 from .parts import NUMBERS
 from .recent import Recent
-from .run import compute, compute_part
+from .run import compute
 from .structure import flatten, survives
 from .traced import computes_alike, is_order_seen, learn, leaves_traced
 from .uses import Learned, Uses, uses_of
 from .values import template_of
-from .values_read import NotAFunctionError, note_parts, reading_of
+from .values_read import note_parts, reading_of
 
 MISSING: Any = object()
 T = TypeVar("T")
@@ -135,7 +135,9 @@ class Computed(Key):
             context, original = reading
             known = self.peek(original, MISSING) if context.only_known else MISSING
             if context.only_known and known is MISSING:
-                raise NotAFunctionError
+                value = self.evaluate(obj, None)[0]
+                context.note_inlined(value)
+                return _Found(value)
             try:
                 value = self._read_original(original, known)
             except Exception:
@@ -157,7 +159,9 @@ class Computed(Key):
                 value = self._found(obj, record, inputs)
                 return _Found(value, None if traces else record)
         if traces and used < traces:
-            return _Found(self._compute_part(obj, inputs, used))
+            part = self._part(obj, inputs, used)
+            is_whole = part is None
+            return _Found(self.evaluate(obj, None)[0] if is_whole else self.read(part))
         if not traces:
             return _Found(MISSING, inputs=inputs)
         table = table_of(traces)
@@ -192,29 +196,23 @@ class Computed(Key):
             return set()
         return traces_in(uses.arrays(inputs))
 
-    def _compute_part(self, obj: Any, inputs: Inputs, used: set[Any]) -> Any:
+    def _part(self, obj: Any, inputs: Inputs, used: set[Any]) -> Any:
         """For an object with arrays of several levels, where those that the body uses
-        are further out: `jax.grad(lambda y: replace(state, y=y).factor)`."""
-        table = table_of(used)
-        if table is not None:
-            value = table.find(self, obj, inputs)
-            if value is not NOT_PROVIDED:
-                return value
-        elif used:  # they are not further out
-            return self.evaluate(obj, None)[0]
+        are further out (`jax.grad(lambda y: replace(state, y=y).factor)`): a copy with
+        zeros for the others. None if it would not do."""
         uses = self.learn(obj, inputs)
-        if uses.statics(inputs).supplied:  # which a copy would not have
-            return self.evaluate(obj, None)[0]
+        if uses.statics(inputs).supplied or (used and table_of(used) is None):
+            return None
+        arrays = [*inputs.arrays]
+        with level_of(uses.arrays(inputs), self.body):
+            for i in {*range(len(arrays))}.difference(uses.positions):
+                if isinstance(arrays[i], Tracer):
+                    arrays[i] = jax.lax.full_like(arrays[i], 0)
         try:
-            with level_of(uses.arrays(inputs), self.body):
-                value = compute_part(self.body, obj, inputs, uses)
+            part = Copy(obj, arrays).obj
         except CannotRebuildError:
-            return self.evaluate(obj, None)[0]
-        if table is not None:
-            table.note(self, inputs, uses.statics(inputs), value)
-        elif not used:
-            self.note(inputs, uses, value)
-        return value
+            return None
+        return part if traces_in(part) == used else None
 
     def _read_original(self, original: Any, known: Any) -> tuple[Any, Any, Uses | None]:
         """For the copy of an object that a body is traced with."""

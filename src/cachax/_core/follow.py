@@ -65,7 +65,10 @@ def follow(
         inputs.arrays[i] if i in concrete else trace.tracer(x, (i,))
         for i, x in enumerate(given)
     ]
-    copy = copy_for(obj, arrays)
+    copy = Copy(obj, arrays, notes_reads=True)
+    for new, _ in copy.originals.values():  # a body reads what the original has
+        for name in names_of(type(new)):
+            attributes(new).pop(name, None)
     with at_trace(trace):
         reading = Reading(trace, obj, copy, arrays, inputs, only_known)
         value = _run(body, reading, copy)
@@ -95,16 +98,6 @@ def follow(
     found = [trace.value(copy.original(x)) for x in leaves]
     are_results = [*map(trace.own, leaves)]
     return Run(found, are_results, structure, uses, reading.values)
-
-
-def copy_for(obj: Any, arrays: list[Any]) -> Copy:
-    """A copy without values that the user supplied: a body reads those of the
-    original."""
-    copy = Copy(obj, arrays, notes_reads=True)
-    for new, _ in copy.originals.values():
-        for name in names_of(type(new)):
-            attributes(new).pop(name, None)
-    return copy
 
 
 @runs_bodies

@@ -65,11 +65,6 @@ class Contents:
         """What others know it by. They must not hold it: the arrays do."""
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing is known, and no value is being computed."""
-        return not (self.sources or self.calls)
-
-    @property
     def records(self) -> "dict[Any, tuple[Record, ...]]":
         """By the property or method, and the contents of all arrays that were used."""
         if self._records is None:
@@ -176,7 +171,7 @@ def source_of(key: Key) -> Any:
 
 def token_of(key: Key) -> object:
     """What stands for its property or method, and doesn't hold it."""
-    return vars(getattr(key, "source", key)).setdefault("_token", object())
+    return vars(source_of(key)).setdefault("_token", object())
 
 
 def _place(key: Key, contents: Sequence[Contents]) -> tuple[tuple[int, ...], Any]:
@@ -250,7 +245,7 @@ def computing_inside(
     finally:
         for array, each in zip(arrays, contents, strict=False):
             each.busy = None
-            if each.is_empty:  # as new as it was: threads make no difference
+            if not (each.sources or each.calls):  # as new as it was
                 vars(base_of(array)).pop(ATTRIBUTE, None)
         busy[1].set()
 

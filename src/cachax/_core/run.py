@@ -6,8 +6,7 @@ from typing import Any
 
 import jax
 
-from .._compat import CONCRETE, Tracer, current_trace, tracing_is_forbidden
-from .copies import Copy
+from .._compat import CONCRETE, current_trace, tracing_is_forbidden
 from .dependence import Dependence
 from .fields import ARRAYS, walk
 from .follow import Body, follow
@@ -79,17 +78,6 @@ def _compute_followed(
         return value, None
     learned.put(inputs, uses)
     return value, uses if uses.is_shareable(inputs) else None
-
-
-def compute_part(body: Body, obj: Any, inputs: Inputs, uses: Uses) -> Any:
-    """The value from the arrays that the body uses: others may be of a trace that it
-    must not depend on, so it gets zeros for them."""
-    used = {*uses.positions}
-    arrays = [
-        jax.lax.full_like(x, 0) if isinstance(x, Tracer) and i not in used else x
-        for i, x in enumerate(inputs.arrays)
-    ]
-    return body(Copy(obj, arrays).obj)
 
 
 def _may_hide(value: Any) -> bool:

@@ -68,7 +68,7 @@ class Snapshot:
         if is_deep:
             self._held = [_watch(part, void) for part in inside]
             ids[:] = _ids_within(obj)
-            self.holds = _same_within(ids)
+            self.holds = lambda obj: _ids_within(obj) == ids
         else:
             fields = instance_dict(obj, "__dict__")
             self._held = [_watch(part, void) for part in fields.values()]
@@ -82,10 +82,6 @@ class Snapshot:
         watched = [x() for x in self._held if isinstance(x, weakref.ref)]
         now = set(map(id, walk_fields(obj)))
         return bool(self._ids) and all(id(x) in now for x in watched)
-
-
-def _same_within(ids: list[int]) -> Callable[[Any], bool]:
-    return lambda obj: _ids_within(obj) == ids
 
 
 def _same_by_name(cls: type, names: Any, held: list[Any]) -> Callable[[Any], bool]:

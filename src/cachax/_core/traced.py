@@ -1,6 +1,5 @@
 """What can be learned about a body without computing anything."""
 
-import functools
 import re
 from collections.abc import Iterable, Sequence
 from itertools import compress
@@ -20,12 +19,11 @@ from .._compat import (
 )
 from .copies import Copy
 from .dependence import Dependence
-from .follow import Body, Run, copy_for, follow
+from .follow import Body, Run, follow
 from .inputs import Inputs
-from .memo import can_have_values, inputs_of, memo_of
+from .memo import inputs_of
 from .parts import Same, identity_of, in_order, look_of
 from .spread import is_global
-from .structure import flatten
 from .uses import Learned, Uses, all_reads, everything
 from .values_read import NotAFunctionError
 
@@ -56,6 +54,19 @@ class Traced(NamedTuple):
             and self._text() == other._text()
             and self._hidden() == other._hidden()
         )
+
+    @property
+    def has_arrays_only(self) -> bool:
+        """Whether all leaves of the value are arrays of JAX."""
+        pairs = zip(self.of_body.leaves, self.of_body.are_results, strict=True)
+        return all(is_result or isinstance(x, jax.Array) for x, is_result in pairs)
+
+    def operations(self) -> tuple[Any, ...]:
+        """The operations of the body, the types of its results, and what tells the
+        cached values that it read from others."""
+        types = [str(x) for x in self.jaxpr.out_avals]
+        run = self.of_body
+        return operations_in(self.jaxpr.jaxpr), types, run.structure, run.values
 
     def _text(self) -> str:
         return _ADDRESS.sub("", f"{self.jaxpr.jaxpr} {self.of_body.structure}")
@@ -143,44 +154,13 @@ def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
 
 
 def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:
-    """Whether a body does the same if the Python numbers and numpy arrays of `obj` are
-    traced: it returns none of them, and computes nothing from them alone. (Python and
-    numpy have other rules than JAX: `2**40`, the sum of many small integers.)"""
-    others = inputs.numbers | inputs.writable
-    outside = _inlined(body, obj, inputs, others)
-    inside = _inlined(body, obj, inputs, frozenset())
-    return outside is not None and outside == inside
-
-
-def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> Any:
-    """The operations of a body, those of other bodies included, the types of its
-    results, and the static parts of the values that it reads. None if it can't be
-    traced, or if a result is not an array of JAX."""
-    structure: Any = None
-    statics: list[Any] = []
-
-    def run_body(obj: Any, key: Any) -> Any:
-        value = key.body(obj)
-        leaves, structure = flatten(value)
-        kinds = [None if isinstance(x, jax.Array) else identity_of(x) for x in leaves]
-        statics.append((str(structure), kinds))
-        return value
-
-    def of_arrays(given: list[Any]) -> list[Any]:
-        nonlocal structure
-        arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
-        copy = copy_for(obj, arrays)
-        for new, _ in copy.originals.values():
-            if can_have_values(new):
-                memo_of(new).provider = functools.partial(run_body, new)
-        leaves, structure = flatten(body(copy.obj))
-        if not all(isinstance(x, jax.Array) for x in leaves):
-            raise NotAFunctionError
-        return leaves
-
-    try:
-        jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
-    except Exception:  # whatever a body raises
-        return None
-    types = [str(x) for x in jaxpr.out_avals]
-    return operations_in(jaxpr.jaxpr), structure, types, statics
+    """Whether a body does the same if the Python numbers of `obj` are traced: it
+    returns none of them, and computes nothing from them alone. (Python has other rules
+    than JAX: `2**40`.)"""
+    outside, inside = (
+        trace_body(body, obj, inputs, numbers, only_known=True)
+        for numbers in ((), inputs.numbers)
+    )
+    if outside is None or inside is None:
+        return False
+    return outside.has_arrays_only and outside.operations() == inside.operations()

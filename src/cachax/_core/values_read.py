@@ -42,7 +42,7 @@ class Reading:
         self._arrays = arrays
         self._parts, self._shape = inputs.parts, inputs.shape
         self.only_known = only_known
-        """Whether nothing may be computed."""
+        """Whether the body computes what is not known yet, as a part of its trace."""
         self._obj = obj
         self._trace: Any = trace
         self.reads: dict[Any, None] = {}
@@ -97,6 +97,12 @@ class Reading:
         if uses.is_host or not _is_visible(value):
             self.not_followed |= places
         return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
+
+    def note_inlined(self, value: Any) -> None:
+        """A value was computed as a part of the trace."""
+        leaves, structure = flatten(value)
+        kinds = (None if isinstance(x, jax.Array) else identity_of(x) for x in leaves)
+        self.values += (str(structure), *kinds)
 
     def note_failure(self) -> None:
         """A body that it reads a value of has raised, and it may catch that: it depends
