@@ -233,13 +233,6 @@ class Dependent(Tracer):  # type: ignore[misc]
         self._trace.was_refused = True  # JAX raises, and the body may catch it
         return ""
 
-    def block_until_ready(self) -> "Dependent":
-        self.value.block_until_ready()
-        return self
-
-    def copy_to_host_async(self) -> None:
-        self.value.copy_to_host_async()
-
     def __repr__(self) -> str:
         return str(self.aval) if _is_for_jax() else repr(self._look())
 
@@ -291,7 +284,9 @@ for _name in (
     "__dlpack_device__",
     "addressable_data",
     "addressable_shards",
+    "block_until_ready",
     "committed",
+    "copy_to_host_async",
     "device",
     "devices",
     "format",

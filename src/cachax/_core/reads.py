@@ -80,9 +80,6 @@ class Name(str):
             self.read.update(self.held)
         return str.__eq__(self, other)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return str, (str.__str__(self),)
-
 
 class _Fields(dict[str, Any]):
     """The `__dict__` of an object. Look-ups don't come through here."""
@@ -92,10 +89,6 @@ class _Fields(dict[str, Any]):
 
     def note_all(self) -> None:
         self.read.update(*self.held)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        self.note_all()
-        return dict, ({str(k): x for k, x in dict.items(self)},)
 
 
 def _noting(name: str) -> Callable[..., Any]:
