@@ -1,11 +1,9 @@
 """What cached methods and cached functions share: a key for each set of arguments,
 except the objects and arrays that values are kept for."""
 
-import contextlib
 import functools
 import inspect
 import threading
-import types
 from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakValueDictionary
@@ -49,11 +47,6 @@ class Arguments:
         """What distinguishes them from others, as they are now."""
         return tuple((place, _identity(x)) for place, x in self.given.items())
 
-    def freeze(self) -> None:
-        """Functions keep what they close over now: the variable of a loop changes."""
-        given = self.given.items()
-        self.given = {place: _frozen(x, {}) for place, x in given}
-
     @runs_bodies
     def call(self, fun: Callable[..., Any], others: dict[Place, Any]) -> Any:
         """Call a function with them, and with others."""
@@ -76,30 +69,6 @@ def _contents(argument: Any) -> Any:
     return inputs.identity
 
 
-def _frozen(thing: Any, done: dict[int, Any]) -> Any:
-    if id(thing) in done:  # a function that calls itself
-        return done[id(thing)]
-    if type(thing) is tuple:
-        return tuple(_frozen(part, done) for part in thing)
-    if type(thing) is functools.partial and not vars(thing):
-        args = (_frozen(part, done) for part in thing.args)
-        keywords = {k: _frozen(x, done) for k, x in thing.keywords.items()}
-        return functools.partial(_frozen(thing.func, done), *args, **keywords)
-    if type(thing) is not types.FunctionType or not thing.__closure__:
-        return thing
-    cells = tuple(types.CellType() for _ in thing.__closure__)
-    new = done[id(thing)] = types.FunctionType(
-        thing.__code__, thing.__globals__, thing.__name__, thing.__defaults__, cells
-    )
-    new.__kwdefaults__ = thing.__kwdefaults__
-    new.__qualname__, new.__module__ = thing.__qualname__, thing.__module__
-    vars(new).update(vars(thing))
-    for cell, old in zip(cells, thing.__closure__, strict=True):
-        with contextlib.suppress(ValueError):  # it is empty
-            cell.cell_contents = _frozen(old.cell_contents, done)
-    return new
-
-
 class CallKey(Computed):
     """A cached method or function, and the other arguments it is called with."""
 
@@ -115,15 +84,8 @@ class CallKey(Computed):
         self.arguments = arguments
         """Which the body is called with."""
         self._arguments_then = identity
-        arguments.freeze()
         self.source = source
         self.attrname = attrname
-
-    def take(self, arguments: Arguments) -> None:
-        """Those of a call with the same identity, if its own have changed since."""
-        if not self.can_be_computed():
-            arguments.freeze()
-            self.arguments.given = arguments.given
 
     def can_be_computed(self) -> bool:
         try:
@@ -173,7 +135,7 @@ class Calls:
         call = (identity, subjects, is_one)
         key = self._keys.get(call)
         if key is not None:
-            key.take(arguments)
+            key.arguments.given = arguments.given  # those that it has may have changed
             return key
         fun = self.__wrapped__
 

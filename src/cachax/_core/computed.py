@@ -108,6 +108,8 @@ class Computed(Key):
                 value, uses = found.value, None
                 if value is MISSING:
                     value, uses = self.evaluate(obj, found.inputs)
+                    if not self.can_be_computed():  # any more: an argument changed
+                        return value
             except UsesAxisError:
                 if not here.is_allowed:
                     raise
