@@ -55,18 +55,16 @@ def _compute_followed(
 ) -> tuple[Any, Uses | None]:
     """Run a body on a copy of its object, and see what it uses."""
     trace = Dependence()
-    run = failure = None
+    run = None
     value: Any
     uses: Uses | None
     try:
         run = follow(trace, body, obj, inputs, inputs.arrays)
     except Exception as error:  # whatever it is: the body is run again, and shows it
-        failure = type(error)
+        if isinstance(error, RecursionError) and running.stack:
+            raise  # the outermost one is, or each level would be tried twice
     finally:
         trace.end()
-    if failure is RecursionError:
-        with running.paused():  # or every level inside would be tried twice
-            return body(obj), everything(inputs, reads=all_reads(obj))
     if run is None:
         trace.release(obj)
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))

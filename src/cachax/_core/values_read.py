@@ -2,8 +2,7 @@
 
 import operator
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -156,21 +155,12 @@ class NotAFunctionError(Exception):
     """A body whose trace doesn't stand for it."""
 
 
-class _Stack(threading.local):
+class _Running(threading.local):
     def __init__(self) -> None:
         self.stack: list[Reading] = []
-        self.is_paused = False
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        before, self.is_paused = self.is_paused, True
-        try:
-            yield
-        finally:
-            self.is_paused = before
 
 
-running = _Stack()
+running = _Running()
 
 
 def reading_of(obj: Any) -> tuple[Reading, Any] | None:
@@ -193,7 +183,7 @@ def note_parts(obj: Any) -> None:
 def is_deep() -> bool:
     """Whether so many bodies are running inside each other that one more is run as it
     is."""
-    return running.is_paused or len(running.stack) >= _DEEPEST
+    return len(running.stack) >= _DEEPEST
 
 
 def is_tracing_a_body() -> bool:
