@@ -5,6 +5,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -34,14 +35,12 @@ class NotKeptError(Exception):
     value is kept for it."""
 
 
+@dataclass(eq=False, slots=True)
 class Arguments:
     """Of a call, in their order: that of `**kwargs` is the caller's. For others, which
     come with each call, there is None."""
 
-    __slots__ = ("given",)
-
-    def __init__(self, given: dict[Place, Any]) -> None:
-        self.given = given
+    given: dict[Place, Any]
 
     def identity(self) -> Any:
         """What distinguishes them from others, as they are now."""
@@ -155,11 +154,9 @@ class Calls:
         raise NotImplementedError
 
 
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Together:
     """The arguments that have arrays in them, if they are several, or cannot be held
     weakly. It is there for one call: what is kept is found by the arrays."""
 
-    __slots__ = ("__weakref__", "parts")
-
-    def __init__(self, parts: tuple[Any, ...]) -> None:
-        self.parts = parts
+    parts: tuple[Any, ...]

@@ -2,7 +2,8 @@
 
 import operator
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from .parts import (
     CONTAINERS,
     NUMBERS,
     Taken,
+    in_order,
     is_array,
     is_one_of_a_kind,
     is_rebuilt,
@@ -26,39 +28,34 @@ class CannotRebuildError(Exception):
     """A thing in an object can't be copied with other arrays in it."""
 
 
+@dataclass(eq=False)
 class Copy:
     """A copy of an object with other arrays in it, made without running its code."""
 
-    def __init__(
-        self,
-        obj: Any,
-        arrays: Iterable[Any],
-        order: Callable[[list[Any]], list[Any]] | None = None,
-        instead: dict[int, tuple[Any, int, int]] | None = None,
-        notes_reads: bool = False,
-        is_written: bool = True,
-    ) -> None:
-        """With `order`, the keys of dictionaries are in a different order. `instead`
-        has others for some of the parts, by number, with how many parts and how many
-        arrays these stand for. With `notes_reads`, it notes which of its fields are
-        read from then on. If it `is_written` to, it has its own lists and dictionaries,
-        with arrays in them or not."""
-        self._is_written = is_written
-        self._notes_reads = notes_reads
+    root: InitVar[Any]
+    arrays: InitVar[Iterable[Any]]
+    instead: dict[int, tuple[Any, int, int]] = field(default_factory=dict)
+    """Others for some of the parts, by number, with how many parts and how many arrays
+    these stand for."""
+    is_sorted: bool = False
+    """Whether the keys of its dictionaries are in sorted order."""
+    notes_reads: bool = False
+    """Whether it notes which of its fields are read from then on."""
+    is_written: bool = True
+    """Whether it has its own lists and dictionaries, with arrays in them or not."""
+    numbered: dict[int, Any] = field(default_factory=dict)
+    """The copies of things that are taken apart, by their numbers."""
+    read: Parts = field(default_factory=set)
+    """What was read since."""
+    originals: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    """The objects in it, by id, with what they are copies of."""
+
+    def __post_init__(self, root: Any, arrays: Iterable[Any]) -> None:
         self._arrays = iter(arrays)
-        self._instead = instead or {}
-        self._order = order
         self._copies: dict[int, tuple[Any, Parts] | None] = {}
         """By the id of a thing; None for those that the next part is in."""
-        self._arrays_seen = 0
-        self._parts = 0
-        self.numbered: dict[int, Any] = {}
-        """The copies of things that are taken apart, by their numbers."""
-        self.read: Parts = set()
-        """What was read since."""
-        self.originals: dict[int, tuple[Any, Any]] = {}
-        """The objects in it, by id, with what they are copies of."""
-        self.obj, held = self._copy(obj)
+        self._arrays_seen = self._parts = 0
+        self.obj, held = self._copy(root)
         self.read |= held
 
     def is_copy(self, thing: Any) -> bool:
@@ -74,8 +71,8 @@ class Copy:
         are numbered as in `inputs_in_fields`.)"""
         number = self._parts
         held = {number}
-        if number in self._instead:
-            mark, count, arrays = self._instead[number]
+        if number in self.instead:
+            mark, count, arrays = self.instead[number]
             self._parts += count
             deque(islice(self._arrays, arrays), 0)
             return mark, held
@@ -118,15 +115,15 @@ class Copy:
         if not all(map(operator.is_, parts, taken.parts)):
             return True
         if type(thing) in (list, dict, defaultdict):
-            return self._is_written
+            return self.is_written
         return bool(names_of(type(thing))) and type(thing).__weakrefoffset__ != 0
 
     def _rebuilt(self, thing: Any, taken: Taken, parts: list[Any]) -> Any:
         if taken.rebuild is None or hasattr(type(thing), "__del__"):
             raise CannotRebuildError
         new = taken.rebuild(parts)
-        if self._order is not None and type(thing) in (dict, defaultdict):
-            items = {key: new[key] for key in self._order([*new])}
+        if self.is_sorted and type(thing) in (dict, defaultdict):
+            items = {key: new[key] for key in in_order(new)}
             new.clear()
             new.update(items)
         self.originals[id(new)] = (new, thing)
@@ -137,7 +134,7 @@ class Copy:
         has_fields = type(thing).__dictoffset__ != 0 and not isinstance(
             thing, CONTAINERS
         )
-        if not (self._notes_reads and has_fields):
+        if not (self.notes_reads and has_fields):
             return False
         fields = dict(zip(taken.names, inside, strict=True))
         return watch(new, fields, self.read)

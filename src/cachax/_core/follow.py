@@ -113,7 +113,6 @@ def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
         value = _call(body, copy.obj)
     finally:
         running.stack.pop()
-        reading.close()
     check_unchanged(copy.obj, before)
     if any(has_supplied(copy.original(x)) for x in walk(value)):
         raise NotAFunctionError  # when the value is rebuilt, that is lost

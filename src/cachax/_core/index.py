@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 import jax
@@ -106,37 +107,25 @@ class Contents:
             self.remove_calls()
 
 
+@dataclass(eq=False, slots=True)
 class Record:
     """A value, what it came from, and the static parts of its objects."""
 
-    __slots__ = (
-        "is_cleared",
-        "key",
-        "owners",
-        "packed",
-        "place",
-        "serials",
-        "statics",
-        "template",
-    )
+    key: Key
+    contents: InitVar[Sequence[Contents]]
+    statics: Any
+    template: Template
+    packed: Any = None
+    """Its form inside `jit`, once that is known (`_jit`)."""
+    owners: tuple[weakref.ref[Contents], ...] = ()
+    """The contents of the arrays that it used. If it used none, of all arrays of its
+    objects."""
+    is_cleared: bool = False
+    serials: tuple[int, ...] = ()
+    place: Any = None
 
-    def __init__(
-        self,
-        key: Key,
-        contents: Sequence[Contents],
-        statics: Any,
-        value: Template,
-    ) -> None:
-        self.key = key
-        self.serials, self.place = _place(key, contents)
-        self.owners: tuple[weakref.ref[Contents], ...] = ()
-        """The contents of the arrays that it used. If it used none, of all arrays of
-        its objects."""
-        self.statics = statics
-        self.template = value
-        self.packed: Any = None
-        """Its form inside `jit`, once that is known (`_jit`)."""
-        self.is_cleared = False
+    def __post_init__(self, contents: Sequence[Contents]) -> None:
+        self.serials, self.place = _place(self.key, contents)
 
     @property
     def uses(self) -> Any:

@@ -22,7 +22,7 @@ from .dependence import Dependence
 from .follow import Body, Run, follow
 from .inputs import Inputs
 from .memo import inputs_of
-from .parts import Same, identity_of, in_order, look_of
+from .parts import Same, identity_of, look_of
 from .spread import is_global
 from .uses import Learned, Uses, all_reads, everything
 from .values_read import NotAFunctionError
@@ -135,7 +135,7 @@ def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
     """Whether the body does something else if the keys of dictionaries are sorted, or
     may do so."""
     try:
-        other = Copy(obj, inputs.arrays, in_order).obj
+        other = Copy(obj, inputs.arrays, is_sorted=True).obj
     except Exception:  # it can't be copied
         return True
     its = inputs_of(other)

@@ -3,6 +3,7 @@
 import operator
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -23,44 +24,29 @@ _DEEPEST = 10
 frames, of which there are 1,000."""
 
 
+@dataclass(eq=False)
 class Reading:
     """Cached values that a traced body reads: inputs of its trace, with their uses."""
 
-    def __init__(
-        self,
-        trace: Dependence,
-        obj: Any,
-        copy: Copy,
-        arrays: Sequence[Any],
-        inputs: Inputs,
-        only_known: bool,
-    ) -> None:
-        self.copy: Any = copy
-        self.read = copy.read
-        """What is read, by the bodies of these values too."""
-        self._arrays = arrays
-        self._parts, self._shape = inputs.parts, inputs.shape
-        self.only_known = only_known
-        """Whether the body computes what is not known yet, as a part of its trace."""
-        self._obj = obj
-        self._trace: Any = trace
-        self.reads: dict[Any, None] = {}
-        self.values: list[Any] = []
-        self.not_followed: set[int] = set()
-        """Those that count as used, because a value of the host, or one with hidden
-        arrays, depends on them."""
-        self.is_shareable = True
-
-    def close(self) -> None:
-        """Let go of all tracers: the trace is over."""
-        self.copy = self._trace = None
-        self._arrays = ()
+    trace: Dependence
+    obj: Any
+    copy: Copy
+    arrays: Sequence[Any]
+    inputs: Inputs
+    only_known: bool
+    """Whether the body computes what is not known yet, as a part of its trace."""
+    reads: dict[Any, None] = field(default_factory=dict)
+    values: list[Any] = field(default_factory=list)
+    not_followed: set[int] = field(default_factory=set)
+    """Those that count as used, because a value of the host, or one with hidden arrays,
+    depends on them."""
+    is_shareable: bool = True
 
     def original(self, obj: Any) -> Any:
         """What `obj` is a copy of, or None."""
         if self.copy.is_copy(obj):
             return self.copy.original(obj)
-        is_made = traces_in(obj) == {self._trace}
+        is_made = traces_in(obj) == {self.trace}
         return self._made_of_values(obj) if is_made else None
 
     def _made_of_values(self, obj: Any) -> Any:
@@ -70,7 +56,7 @@ class Reading:
         if inputs is None or any(map(has_supplied, originals)):
             return None
         try:
-            values = map(self._trace.value, inputs.arrays)
+            values = map(self.trace.value, inputs.arrays)
             return Copy(obj, values).obj
         except CannotRebuildError:
             return None
@@ -79,7 +65,7 @@ class Reading:
         self, key: Any, obj: Any, value: Any, original: Any, uses: Uses | None
     ) -> Any:
         """What a body sees of a value that was computed for the original object."""
-        is_same = original is self._obj
+        is_same = original is self.obj
         self.reads[key, is_same] = None
         self.values += (key, *map(identity_of, flatten(value)[0]))
         inputs = inputs_of(obj)
@@ -88,14 +74,14 @@ class Reading:
             return self._as_inputs(value, ())
         self.reads |= {(key, is_same and x): None for key, x in uses.reads}
         parts = inputs.every_part - uses.unread
-        places = places_in(self._arrays, inputs, inputs.positions(parts))
+        places = places_in(self.arrays, inputs, inputs.positions(parts))
         if not is_same:
             order = parts & {ORDER}
-            parts = order | parts_with(places, self._parts, self._shape)
-        self.read |= parts
+            parts = order | parts_with(places, self.inputs.parts, self.inputs.shape)
+        self.copy.read |= parts
         if uses.is_host or not _is_visible(value):
             self.not_followed |= places
-        return self._as_inputs(value, self._trace.inputs_of(uses.arrays(inputs)))
+        return self._as_inputs(value, self.trace.inputs_of(uses.arrays(inputs)))
 
     def note_inlined(self, value: Any) -> None:
         """A value was computed as a part of the trace."""
@@ -106,20 +92,20 @@ class Reading:
     def note_failure(self) -> None:
         """A body that it reads a value of has raised, and it may catch that: it depends
         on whatever that body has read."""
-        every = range(len(self._arrays))
+        every = range(len(self.arrays))
         self.not_followed.update(every)
         self.note_all()
-        self.reads |= all_reads(self._obj)
+        self.reads |= all_reads(self.obj)
 
     def note_all(self) -> None:
         """All of the object may have been read."""
-        self.read.update(range(ORDER, len(self._shape)))
+        self.copy.read.update(range(ORDER, len(self.inputs.shape)))
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
         if not _is_visible(value):
             return value
         leaves, structure = flatten(value)
-        trace = self._trace
+        trace = self.trace
         return structure.unflatten(
             [trace.tracer(x, used) if isinstance(x, jax.Array) else x for x in leaves]
         )
