@@ -162,8 +162,8 @@ class Computed(Key):
                 return _Found(value, None if traces else record)
         if traces and used < traces:
             part = self._part(obj, inputs, used)
-            is_whole = part is None
-            return _Found(self.evaluate(obj, None)[0] if is_whole else self.read(part))
+            value = self.evaluate(obj, None)[0] if part is None else self.read(part)
+            return _Found(value)
         if not traces:
             return _Found(MISSING, inputs=inputs)
         table = table_of(traces)
@@ -177,6 +177,8 @@ class Computed(Key):
     ) -> index.Record | None:
         """Keep a value that was computed for other objects with the same arrays."""
         inputs: Any = found.inputs
+        if not uses.is_shareable(inputs):
+            return None
         if found.table is not None:
             found.table.note(self, inputs, uses.statics(inputs), value)
             return None

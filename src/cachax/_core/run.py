@@ -36,8 +36,6 @@ def compute(
             uses = learn(body, obj, inputs, learned)
         else:
             return _compute_followed(body, obj, inputs, learned)
-    if not uses.is_shareable(inputs):
-        return body(obj), None
     if not uses.is_host and are_spread(inputs.arrays):
         # Always like this, and not only the first time. JAX runs some operations as
         # different programs when no trace is active (`x[::2]`, an inlined jit): the
@@ -72,10 +70,9 @@ def _compute_followed(
         value, uses = run.structure.unflatten(run.leaves), run.uses
         if _may_hide(value) and trace.has_survivors():
             value, uses = body(obj), everything(inputs, reads=all_reads(obj))
-    if uses is None:
-        return value, None
-    learned.put(inputs, uses)
-    return value, uses if uses.is_shareable(inputs) else None
+    if uses is not None:
+        learned.put(inputs, uses)
+    return value, uses
 
 
 def _may_hide(value: Any) -> bool:
