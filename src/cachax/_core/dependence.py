@@ -10,10 +10,8 @@ array (`if x > 0`, `np.asarray(x)`), it gets them, and that is noted.
 import gc
 import operator
 import sys
-import types
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -233,44 +231,18 @@ class Dependent(Tracer):  # type: ignore[misc]
         self._trace.was_refused = True  # JAX raises, and the body may catch it
         return ""
 
-    def __repr__(self) -> str:
-        return str(self.aval) if _is_for_jax() else repr(self._look())
-
-    def __str__(self) -> str:
-        return str(self.aval) if _is_for_jax() else str(self._look())
-
     def _look(self) -> Any:
         self._trace.looked_at = True
         self._trace.seen |= self.inputs
         return self.value
 
 
-def _is_for_jax() -> bool:
-    """Whether JAX wants the text of an object, to say in messages which function it
-    is: no result depends on it."""
-    frame: Any = sys._getframe(2)
-    while frame is not None and _is_of_a_repr(frame.f_code):
-        frame = frame.f_back
-    file = "" if frame is None else frame.f_code.co_filename
-    return file.startswith(_JAX) and not file.endswith(_MAPS)
-
-
-_JAX = str(Path(jax.__file__).parent)
-_MAPS = ("tree_util.py", "tree.py")
-"""Where JAX calls functions on parts of trees."""
-
-
-def _is_of_a_repr(code: types.CodeType) -> bool:
-    """Whether it is the `__repr__` of a class, or around that of a dataclass."""
-    is_around = code.co_filename.endswith(("dataclasses.py", "reprlib.py"))
-    return is_around or code.co_name in ("__repr__", "__str__")
-
-
 def _looking(convert: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *args, **kwargs: convert(self._look(), *args, **kwargs)
 
 
-for _convert in (bool, complex, float, format, int, operator.index, np.asarray):
+_BUILTIN = (bool, complex, float, format, int, repr, str)
+for _convert in (*_BUILTIN, np.asarray, operator.index):
     _name = {"asarray": "array"}.get(_convert.__name__, _convert.__name__)
     setattr(Dependent, f"__{_name}__", _looking(_convert))
 
