@@ -40,18 +40,6 @@ Inputs = frozenset[int]
 """The numbers of the inputs that something depends on."""
 
 
-def _as_outside(name: str) -> Callable[..., Any]:
-    """A method that leaves an operation to the trace outside."""
-
-    def process(
-        self: Any, primitive: Any, fun: Any, x: Any, /, *a: Any, **k: Any
-    ) -> Any:
-        outside = getattr(self.parent_trace, name)
-        return self._run(x, lambda values: outside(primitive, fun, values, *a, **k))
-
-    return process
-
-
 class Dependence(TraceBase):  # type: ignore[misc]
     """The trace. It is for concrete values."""
 
@@ -163,9 +151,11 @@ class Dependence(TraceBase):  # type: ignore[misc]
             self.seen |= held | self.inputs_of(tracers)
         return self._run(tracers, run, used if has_jaxprs(params) else None, held)
 
-    process_call = _as_outside("process_call")
-    process_map = _as_outside("process_map")
-    process_shard_map = _as_outside("process_shard_map")
+    def process_shard_map(
+        self, primitive: Any, fun: Any, tracers: Any, /, *rest: Any, **params: Any
+    ) -> Any:
+        process = self.parent_trace.process_shard_map
+        return self._run(tracers, lambda x: process(primitive, fun, x, *rest, **params))
 
     # At the level of concrete values, a rule for derivatives makes no difference. But a
     # derivative may depend on what the rule uses. The function runs at this level: it
