@@ -72,11 +72,17 @@ class Computed(Key):
 
     def memo_of(self, obj: Any) -> Memo:
         try:
-            return memo_of(obj)
+            memo = memo_of(obj)
         except TypeError:
             if type(obj).__weakrefoffset__ != 0:
                 raise
             raise NowhereToStoreError(type(obj), self._name) from None
+        if self.attrname is None:
+            raise TypeError(
+                f"Cannot use {type(self).__name__} instance without calling "
+                "__set_name__ on it."
+            )
+        return memo
 
     def peek(self, obj: Any, default: Any) -> Any:
         value = memo_of(obj).get(self, MISSING)

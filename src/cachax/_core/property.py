@@ -9,7 +9,7 @@ from .._errors import check_method
 from .body import carrying_body
 from .computed import MISSING, Computed
 from .index import Changes
-from .memo import Memo, Source, declare, forget_computed_with, memos
+from .memo import Source, declare, forget_computed_with, memos
 from .recent import Recent
 from .uses import Learned
 
@@ -159,15 +159,6 @@ class cached_property(Computed, Source, Generic[T_co]):
         super().forget(obj)
         if was_supplied:
             forget_computed_with(obj)
-
-    def memo_of(self, obj: Any) -> Memo:
-        memo = super().memo_of(obj)
-        if self.attrname is None:
-            raise TypeError(
-                "Cannot use cached_property instance without calling "
-                "__set_name__ on it."
-            )
-        return memo
 
     # A value that the user stored on the instance takes precedence, as with functools.
     def stored(self, obj: Any) -> Any:
