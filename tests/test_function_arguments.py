@@ -270,15 +270,18 @@ def test_a_function_over_its_object_does_not_keep_it() -> None:
     assert [array() for array in (integrated(), integrated())] == [None, None]
 
 
-def test_a_kept_function_has_the_variables_of_its_call() -> None:
-    """Another thread may run it meanwhile."""
+def test_a_value_is_not_kept_if_a_variable_of_its_argument_has_changed() -> None:
+    """Another thread may change it meanwhile."""
     one, k = mesh(1, 2), 2.0
 
     def scaled(v: Any) -> Any:
-        return v * k
+        nonlocal k
+        now, k = k, 3.0
+        return v * now
 
     assert one.integrate(scaled) == 6
-    (key,) = Mesh.integrate.keys_kept(one)
-    k = 3.0
-    assert key.body(one) == 6
+    assert Mesh.integrate.keys_kept(one) == []
     assert one.integrate(scaled) == 9
+    assert len(Mesh.integrate.keys_kept(one)) == 1
+    k = 2.0
+    assert one.integrate(scaled) == 6

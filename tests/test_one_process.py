@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cachax._core.where import Where
 from cachax._report.one_process import condition_at
+from cachax._where import Where
 
 PROGRAM = """\
 import jax

@@ -34,7 +34,7 @@ HELD = [
     "_report.comparison.Comparison",
     "_report.comparison.Change",
     "_report.events.Event",
-    "_core.where.Where",
+    "_where.Where",
     "_report.property.Property",
     "_report.memory.Memory",
     "_report.memory.Held",

@@ -599,7 +599,7 @@ def test_of_a_method_few_values_are_kept_for_one_array() -> None:
     before = buffers()
     for n in range(150):
         mesh(points=points).power(n)
-    assert buffers() <= before + index._FOR_ONE_METHOD + 1
+    assert buffers() <= before + index._MANY_VARIANTS + 1
 
 
 def test_nothing_is_printed_at_the_end_of_a_program(tmp_path: Any) -> None:

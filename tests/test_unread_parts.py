@@ -14,6 +14,7 @@ import flax.core
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import cachax
@@ -759,3 +760,47 @@ def test_a_loop_with_a_counter_and_a_value_of_an_object_in_a_value() -> None:
             obj = step(obj)
     assert obj.number == 25
     assert counts == {"of_made": 1}
+
+
+class Lattice:
+    """A static field that is compared and hashed by what is in its array."""
+
+    def __init__(self, sites: Any) -> None:
+        self.sites = sites
+
+    def __hash__(self) -> int:
+        return hash(self.sites.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lattice) and bool((self.sites == other.sites).all())
+
+
+class OnLattice(flax.struct.PyTreeNode):
+    x: jax.Array
+    params: jax.Array
+    lattice: Lattice = flax.struct.field(pytree_node=False)
+
+    @cachax.cached_property
+    def total(self) -> Any:
+        computing("total")
+        return jnp.sum(self.x)
+
+    @cachax.cached_property
+    def weighted(self) -> Any:
+        return jnp.sum(self.x * self.lattice.sites)
+
+
+@pytest.mark.parametrize("array", [np.ones, jnp.ones], ids=["numpy", "jax"])
+def test_a_loop_beside_a_static_field_with_an_array(array: Any) -> None:
+    @cachax.jit
+    def step(obj: Any) -> Any:
+        return obj.replace(params=obj.params + obj.total + obj.weighted)
+
+    obj = OnLattice(jnp.ones(2), jnp.zeros(2), Lattice(array(2)))
+    with computations() as counts:
+        for _ in range(5):
+            obj = step(obj)
+    assert obj.params[0] == 20
+    assert counts == {"total": 1}
+    other = obj.replace(lattice=Lattice(3 * array(2)))
+    assert (other.total, other.weighted) == (2, 6)

@@ -25,10 +25,10 @@ from .._core.memo import inputs_of
 from .._core.parts import NUMBERS
 from .._core.spread import are_global, is_global
 from .._core.watch import watching
-from .._core.where import where_now
 from .._jit.call import Function, name_of
 from .._jit.entry import Entry
 from .._jit.program import Program
+from .._where import where_now
 
 Method = Callable[..., Any]
 _ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")

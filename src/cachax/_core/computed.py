@@ -10,12 +10,11 @@ import jax
 from .._compat import Tracer, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
-from .arguments import Arguments, NotKeptError
-from .copies import CannotRebuildError
+from .copies import CannotRebuildError, Copy
 from .fields import is_open, walk
 from .follow import check_unchanged, is_unchanged
 from .inputs import Given, Inputs
-from .levels import UsesAxisError, level_of, may_be_kept, may_run_here, traces_in
+from .levels import UsesAxisError, here, level_of, may_be_kept, traces_in
 from .memo import (
     NOT_PROVIDED,
     Key,
@@ -30,12 +29,12 @@ from .memo import (
 )
 from .parts import NUMBERS
 from .recent import Recent
-from .run import compute, compute_part
+from .run import compute
 from .structure import flatten, survives
 from .traced import computes_alike, is_order_seen, learn, leaves_traced
-from .uses import Learned, Uses, all_reads, everything, no_array
+from .uses import Learned, Uses, uses_of
 from .values import template_of
-from .values_read import NotKnownError, is_deep, note_parts, reading_of
+from .values_read import note_parts, reading_of
 
 MISSING: Any = object()
 T = TypeVar("T")
@@ -73,11 +72,17 @@ class Computed(Key):
 
     def memo_of(self, obj: Any) -> Memo:
         try:
-            return memo_of(obj)
+            memo = memo_of(obj)
         except TypeError:
             if type(obj).__weakrefoffset__ != 0:
                 raise
             raise NowhereToStoreError(type(obj), self._name) from None
+        if self.attrname is None:
+            raise TypeError(
+                f"Cannot use {type(self).__name__} instance without calling "
+                "__set_name__ on it."
+            )
+        return memo
 
     def peek(self, obj: Any, default: Any) -> Any:
         value = memo_of(obj).get(self, MISSING)
@@ -109,13 +114,15 @@ class Computed(Key):
                 value, uses = found.value, None
                 if value is MISSING:
                     value, uses = self.evaluate(obj, found.inputs)
+                    if not self.can_be_computed():  # any more: an argument changed
+                        return value
             except UsesAxisError:
-                if not may_run_here():
+                if not here.is_allowed:
                     raise
                 return self.body(obj)
             record = found.record
             if uses is not None:
-                record = self._share(obj, memo, found, uses, value)
+                record = self._share(obj, found, uses, value)
             keeping = memo.after_a_body(obj)
             keeping.keep(self, value)
             if record is not None:
@@ -136,7 +143,9 @@ class Computed(Key):
             context, original = reading
             known = self.peek(original, MISSING) if context.only_known else MISSING
             if context.only_known and known is MISSING:
-                raise NotKnownError
+                value = self.evaluate(obj, None)[0]
+                context.note_inlined(value)
+                return _Found(value)
             try:
                 value = self._read_original(original, known)
             except Exception:
@@ -158,7 +167,9 @@ class Computed(Key):
                 value = self._found(obj, record, inputs)
                 return _Found(value, None if traces else record)
         if traces and used < traces:
-            return _Found(self._compute_part(obj, inputs, used))
+            part = self._part(obj, inputs, used)
+            value = self.evaluate(obj, None)[0] if part is None else self.read(part)
+            return _Found(value)
         if not traces:
             return _Found(MISSING, inputs=inputs)
         table = table_of(traces)
@@ -168,14 +179,16 @@ class Computed(Key):
         return _Found(MISSING if value is NOT_PROVIDED else value, None, inputs, table)
 
     def _share(
-        self, obj: Any, memo: Memo, found: "_Found", uses: Uses, value: Any
+        self, obj: Any, found: "_Found", uses: Uses, value: Any
     ) -> index.Record | None:
         """Keep a value that was computed for other objects with the same arrays."""
         inputs: Any = found.inputs
+        if not uses.is_shareable(inputs):
+            return None
         if found.table is not None:
             found.table.note(self, inputs, uses.statics(inputs), value)
             return None
-        if not (memo.is_unchanged(obj) or is_unchanged(obj, inputs)):
+        if not is_unchanged(obj, inputs):
             return None  # others would lack what the body has set
         if not (inputs.is_sorted or self.is_order_seen(obj, inputs, uses)):
             inputs = self._in_order(inputs)
@@ -193,29 +206,23 @@ class Computed(Key):
             return set()
         return traces_in(uses.arrays(inputs))
 
-    def _compute_part(self, obj: Any, inputs: Inputs, used: set[Any]) -> Any:
+    def _part(self, obj: Any, inputs: Inputs, used: set[Any]) -> Any:
         """For an object with arrays of several levels, where those that the body uses
-        are further out: `jax.grad(lambda y: replace(state, y=y).factor)`."""
-        table = table_of(used)
-        if table is not None:
-            value = table.find(self, obj, inputs)
-            if value is not NOT_PROVIDED:
-                return value
-        elif used:  # they are not further out
-            return self.evaluate(obj, None)[0]
+        are further out (`jax.grad(lambda y: replace(state, y=y).factor)`): a copy with
+        zeros for the others. None if it would not do."""
         uses = self.learn(obj, inputs)
-        if uses.statics(inputs).supplied:  # which a copy would not have
-            return self.evaluate(obj, None)[0]
+        if uses.statics(inputs).supplied or (used and table_of(used) is None):
+            return None
+        arrays = [*inputs.arrays]
+        with level_of(uses.arrays(inputs), self.body):
+            for i in {*range(len(arrays))}.difference(uses.positions):
+                if isinstance(arrays[i], Tracer):
+                    arrays[i] = jax.lax.full_like(arrays[i], 0)
         try:
-            with level_of(uses.arrays(inputs), self.body):
-                value = compute_part(self.body, obj, inputs, uses)
+            part = Copy(obj, arrays).obj
         except CannotRebuildError:
-            return self.evaluate(obj, None)[0]
-        if table is not None:
-            table.note(self, inputs, uses.statics(inputs), value)
-        elif not used:
-            self.note(inputs, uses, value)
-        return value
+            return None
+        return part if traces_in(part) == used else None
 
     def _read_original(self, original: Any, known: Any) -> tuple[Any, Any, Uses | None]:
         """For the copy of an object that a body is traced with."""
@@ -224,7 +231,7 @@ class Computed(Key):
         if inputs is None:
             return value, original, None
         if self.is_supplied(original):
-            return value, original, no_array(inputs)
+            return value, original, uses_of(inputs, (), ())
         check_unchanged(original, inputs)
         uses = self.learned.get(inputs)
         if uses is None and traces_in(original):  # the value came from outside
@@ -276,8 +283,11 @@ class Computed(Key):
         again."""
         known = self.learned.get(inputs)
         if known is None or known.is_varying:  # unless it was computed in a program
-            index.make_records(inputs.arrays)
-        in_order = self._in_order(inputs) if inputs.orders else inputs
+            for array in inputs.arrays:  # those that were put off
+                index.records_of(array)
+        in_order = self._in_order(inputs)
+        # (A record may be from before it was known that the order isn't seen.)
+        views = [inputs] if in_order is inputs else [in_order, inputs]
         for kind in self.learned.kinds(inputs):
             positions, *_ = kind
             if not inputs.writable.isdisjoint(positions):
@@ -289,14 +299,7 @@ class Computed(Key):
                 records = index.held_by(inputs.arrays, self)
             for record in records:
                 uses = record.uses
-                if uses.kind == kind and (
-                    record.statics == uses.statics(in_order)
-                    # Or it is from before it was known that the order isn't seen.
-                    or (
-                        in_order is not inputs
-                        and record.statics == uses.statics(inputs)
-                    )
-                ):
+                if uses.kind == kind and record.statics in map(uses.statics, views):
                     return record
         return None
 
@@ -341,15 +344,8 @@ class Computed(Key):
 
     def evaluate(self, obj: Any, inputs: Inputs | None) -> tuple[Any, Uses | None]:
         """What the body computes for `obj`, whatever is kept, and what it used."""
-
         try:
             with jax.profiler.TraceAnnotation(self.of(obj)), level_of(obj, self.body):
-                if inputs is not None and is_deep():  # with one frame less
-                    uses = self.learned.get(inputs)
-                    if uses is None:
-                        uses = everything(inputs, reads=all_reads(obj))
-                        self.learned.put(inputs, uses)
-                    return self.body(obj), uses if uses.is_shareable(inputs) else None
                 return compute(self.body, obj, inputs, self.learned)
         except _NEEDS_CONCRETE_VALUES as error:
             if not getattr(error, "__notes__", ()):  # not added yet, further inside
@@ -491,47 +487,3 @@ def table_of(traces: set[Any]) -> Table | None:
         if traces == {table.trace}:
             return table
     return None
-
-
-class CallKey(Computed):
-    """A cached method or function, and the other arguments it is called with."""
-
-    def __init__(
-        self,
-        source: Any,
-        identity: Any,
-        attrname: str,
-        body: Callable[[Any], Any],
-        arguments: Arguments,
-    ) -> None:
-        super().__init__(attrname, body)
-        self.arguments = arguments
-        """Which the body is called with."""
-        self._arguments_then = arguments.identity()
-        arguments.freeze()
-        self.source = source
-        self.attrname = attrname
-        self._identity = identity
-        self._hash = hash((id(source), identity))
-
-    def take(self, arguments: Arguments) -> None:
-        """Those of a call with the same identity, if its own have changed since."""
-        if not self.can_be_computed():
-            arguments.freeze()
-            self.arguments.given = arguments.given
-
-    def can_be_computed(self) -> bool:
-        try:
-            return bool(self.arguments.identity() == self._arguments_then)
-        except NotKeptError:
-            return False
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, CallKey)
-            and self.source is other.source
-            and self._identity == other._identity
-        )
-
-    def __hash__(self) -> int:
-        return self._hash

@@ -1,16 +1,19 @@
 """Copies of objects with other arrays in them."""
 
 import operator
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import InitVar, dataclass, field
 from itertools import islice
 from typing import Any
 
 from .fields import walk_fields
+from .inputs import ORDER
 from .parts import (
     CONTAINERS,
     NUMBERS,
     Taken,
+    in_order,
     is_array,
     is_one_of_a_kind,
     is_rebuilt,
@@ -18,7 +21,7 @@ from .parts import (
     may_be_a_key,
     take_apart,
 )
-from .reads import Held, watch
+from .reads import Parts, watch
 from .sources import names_of
 
 
@@ -26,44 +29,41 @@ class CannotRebuildError(Exception):
     """A thing in an object can't be copied with other arrays in it."""
 
 
+@dataclass(eq=False)
 class Copy:
     """A copy of an object with other arrays in it, made without running its code."""
 
-    def __init__(
-        self,
-        obj: Any,
-        arrays: Iterable[Any],
-        order: Callable[[list[Any]], list[Any]] | None = None,
-        instead: dict[int, tuple[Any, int, int]] | None = None,
-        keep_keys: bool = True,
-        notes_reads: bool = False,
-        is_written: bool = True,
-    ) -> None:
-        """With `order`, the keys of dictionaries are in a different order. `instead`
-        has others for some of the parts, by number, with how many parts and how many
-        arrays these stand for. With `notes_reads`, it notes which of its fields are
-        read from then on. If it `is_written` to, it has its own lists and dictionaries,
-        with arrays in them or not."""
-        self._keep_keys = keep_keys
-        self._is_written = is_written
-        self._notes_reads = notes_reads
+    root: InitVar[Any]
+    arrays: InitVar[Iterable[Any]]
+    instead: dict[int, tuple[Any, int, int]] = field(default_factory=dict)
+    """Others for some of the parts, by number, with how many parts and how many arrays
+    these stand for."""
+    is_sorted: bool = False
+    """Whether the keys of its dictionaries are in sorted order."""
+    notes_reads: bool = False
+    """Whether it notes which of its fields are read from then on."""
+    is_written: bool = True
+    """Whether it has its own lists and dictionaries, with arrays in them or not."""
+    numbered: dict[int, Any] = field(default_factory=dict)
+    """The copies of things that are taken apart, by their numbers."""
+    read: Parts = field(default_factory=set)
+    """What was read since."""
+    originals: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    """The objects in it, by id, with what they are copies of."""
+
+    kept: set[int] = field(default_factory=set)
+    """The arrays that stay as they are, in things that are equal to others."""
+
+    def __post_init__(self, root: Any, arrays: Iterable[Any]) -> None:
+        self._root = root
         self._arrays = iter(arrays)
-        self._instead = instead or {}
-        self._order = order
-        self._copies: dict[int, tuple[Any, Held]] = {}
-        self._around: set[int] = set()
-        self._arrays_seen = 0
-        self._parts = 0
-        self.numbered: dict[int, Any] = {}
-        """The copies of things that are taken apart, by their numbers."""
+        self._copies: dict[int, tuple[Any, Parts] | None] = {}
+        """By the id of a thing; None for those that the next part is in."""
         self._spans: dict[int, range] = {}
         """Which parts are in a copy, by its id."""
-        self.read = Held()
-        """What was read since."""
-        self.originals: dict[int, tuple[Any, Any]] = {}
-        """The objects in it, by id, with what they are copies of."""
-        self.obj, held = self._copy(obj)
-        self.read.add(held)
+        self._arrays_seen = self._position = self._parts = 0
+        self.obj, held = self._copy(root)
+        self.read |= held
 
     def is_copy(self, thing: Any) -> bool:
         found = self.originals.get(id(thing))
@@ -86,60 +86,53 @@ class Copy:
             return self.parts_in(copy)
         return {span[part] for part in parts}
 
-    def _copy(self, thing: Any) -> tuple[Any, Held]:
+    def _copy(self, thing: Any) -> tuple[Any, Parts]:
         """A copy of a part, and what is read with the field that the part is in. (Parts
         are numbered as in `inputs_in_fields`.)"""
-        held, number = Held(), self._parts
-        held.parts.add(number)
-        if number in self._instead:
-            mark, count, arrays = self._instead[number]
+        number = self._parts
+        held = {number}
+        if number in self.instead:
+            mark, count, arrays = self.instead[number]
             self._parts += count
-            deque(islice(self._arrays, arrays), 0)
+            self._position += len([*islice(self._arrays, arrays)])
             return mark, held
         self._parts += 1
         if is_array(thing):
+            self._position += 1
             self._arrays_seen += type(thing) not in NUMBERS
             return next(self._arrays), held
         if is_whole(thing):
             return thing, held
-        if id(thing) in self._copies and not is_rebuilt(thing):
-            copy, its = self._copies[id(thing)]
-            held.add(its)
-            return copy, held
-        if id(thing) in self._around:
-            raise CannotRebuildError
-        taken = take_apart(thing)
-        self._around.add(id(thing))
-        before = self._arrays_seen
-        parts: list[Any] = []
-        inside: list[Held] = []
-        for part in taken.parts:
-            copy, its = self._copy(part)
-            parts.append(copy)
-            inside.append(its)
-        self._around.discard(id(thing))
+        if id(thing) in self._copies:
+            found = self._copies[id(thing)]
+            if found is None:
+                raise CannotRebuildError
+            if not is_rebuilt(thing):
+                return found[0], held | found[1]
+        self._copies[id(thing)] = None
+        taken, before = take_apart(thing), self._arrays_seen
+        start = self._position
+        copies = [self._copy(part) for part in taken.parts]
+        parts, inside = [copy for copy, _ in copies], [its for _, its in copies]
         new, is_watched = thing, False
         span = range(number, self._parts)
-        is_kept = self._is_kept(thing, self._arrays_seen > before)
+        is_kept = is_one_of_a_kind(type(thing)) and not names_of(type(thing))
+        if self._arrays_seen > before:
+            is_kept = may_be_a_key(thing)  # a body may look it up in a table
+            if is_kept and thing is self._root:
+                raise CannotRebuildError
+            self.kept.update(range(start, self._position) if is_kept else ())
         if not is_kept and self._is_changed(thing, parts, taken):
             new = self._rebuilt(thing, taken, parts)
             self._spans[id(new)] = span
             is_watched = self._watch(new, thing, taken, inside)
         if not is_watched:  # to read the field that it is in is to read all of it
-            held.has_dictionary = type(thing) in (dict, defaultdict) and len(thing) > 1
-            for each in inside:
-                held.add(each)
+            held.update(*inside)
+            if type(thing) in (dict, defaultdict) and len(thing) > 1:
+                held.add(ORDER)
         self._copies[id(thing)] = new, held
         self.numbered[number] = new
         return new, held
-
-    def _is_kept(self, thing: Any, has_arrays: bool) -> bool:
-        """Whether a body gets the thing itself."""
-        if not self._keep_keys:
-            return False
-        if has_arrays:
-            return may_be_a_key(thing)
-        return is_one_of_a_kind(type(thing)) and not names_of(type(thing))
 
     def _is_changed(self, thing: Any, parts: list[Any], taken: Taken) -> bool:
         """Whether a copy is needed. What has no arrays in it is shared, because a body
@@ -147,26 +140,26 @@ class Copy:
         if not all(map(operator.is_, parts, taken.parts)):
             return True
         if type(thing) in (list, dict, defaultdict):
-            return self._is_written
+            return self.is_written
         return bool(names_of(type(thing))) and type(thing).__weakrefoffset__ != 0
 
     def _rebuilt(self, thing: Any, taken: Taken, parts: list[Any]) -> Any:
         if taken.rebuild is None or hasattr(type(thing), "__del__"):
             raise CannotRebuildError
         new = taken.rebuild(parts)
-        if self._order is not None and type(thing) in (dict, defaultdict):
-            items = {key: new[key] for key in self._order([*new])}
+        if self.is_sorted and type(thing) in (dict, defaultdict):
+            items = {key: new[key] for key in in_order(new)}
             new.clear()
             new.update(items)
         self.originals[id(new)] = (new, thing)
         return new
 
-    def _watch(self, new: Any, thing: Any, taken: Taken, inside: list[Held]) -> bool:
+    def _watch(self, new: Any, thing: Any, taken: Taken, inside: list[Parts]) -> bool:
         """Note which fields of a copy are read. False if that isn't possible."""
         has_fields = type(thing).__dictoffset__ != 0 and not isinstance(
             thing, CONTAINERS
         )
-        if not (self._notes_reads and has_fields):
+        if not (self.notes_reads and has_fields):
             return False
         fields = dict(zip(taken.names, inside, strict=True))
         return watch(new, fields, self.read)

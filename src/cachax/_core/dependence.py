@@ -10,10 +10,8 @@ array (`if x > 0`, `np.asarray(x)`), it gets them, and that is noted.
 import gc
 import operator
 import sys
-import types
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -36,7 +34,7 @@ from .._compat import (
     set_current_trace,
 )
 from .fields import instance_dict, made_locally, walk, walk_fields
-from .reads import is_watched
+from .reads import Name
 
 Inputs = frozenset[int]
 """The numbers of the inputs that something depends on."""
@@ -107,7 +105,7 @@ class Dependence(TraceBase):  # type: ignore[misc]
         parts = [*walk(functions)]
         parts += walk(made_locally(parts))
         inputs = self.inputs_of(parts)
-        self.has_closures |= bool(inputs) or any(map(is_watched, parts))
+        self.has_closures |= bool(inputs) or any(type(x) is Name for x in parts)
         return inputs
 
     def _run(
@@ -153,17 +151,11 @@ class Dependence(TraceBase):  # type: ignore[misc]
             self.seen |= held | self.inputs_of(tracers)
         return self._run(tracers, run, used if has_jaxprs(params) else None, held)
 
-    def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any) -> Any:
-        parent = self.parent_trace
-        return self._run(
-            tracers, lambda x: parent.process_call(primitive, fun, x, params)
-        )
-
-    def process_map(self, primitive: Any, fun: Any, tracers: Any, params: Any) -> Any:
-        parent = self.parent_trace
-        return self._run(
-            tracers, lambda x: parent.process_map(primitive, fun, x, params)
-        )
+    def process_shard_map(
+        self, primitive: Any, fun: Any, tracers: Any, /, *rest: Any, **params: Any
+    ) -> Any:
+        process = self.parent_trace.process_shard_map
+        return self._run(tracers, lambda x: process(primitive, fun, x, *rest, **params))
 
     # At the level of concrete values, a rule for derivatives makes no difference. But a
     # derivative may depend on what the rule uses. The function runs at this level: it
@@ -189,12 +181,6 @@ class Dependence(TraceBase):  # type: ignore[misc]
         return [
             self.tracer(self.value(x), inputs | self.inputs_of([x])) for x in results
         ]
-
-    def process_shard_map(
-        self, primitive: Any, fun: Any, tracers: Any, /, *rest: Any, **params: Any
-    ) -> Any:
-        process = self.parent_trace.process_shard_map
-        return self._run(tracers, lambda x: process(primitive, fun, x, *rest, **params))
 
     def stage_value(self, x: Any, /) -> Any:
         return self._run([x], lambda values: self.parent_trace.stage_value(*values))
@@ -235,65 +221,20 @@ class Dependent(Tracer):  # type: ignore[misc]
         self._trace.was_refused = True  # JAX raises, and the body may catch it
         return ""
 
-    def block_until_ready(self) -> "Dependent":
-        self.value.block_until_ready()
-        return self
-
-    def copy_to_host_async(self) -> None:
-        self.value.copy_to_host_async()
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        return np.asarray(self._look(), *args, **kwargs)
-
-    def __bool__(self) -> bool:
-        return bool(self._look())
-
-    def __int__(self) -> int:
-        return int(self._look())
-
-    def __float__(self) -> float:
-        return float(self._look())
-
-    def __complex__(self) -> complex:
-        return complex(self._look())
-
-    def __index__(self) -> int:
-        return operator.index(self._look())
-
-    def __format__(self, spec: str) -> str:
-        return format(self._look(), spec)
-
-    def __repr__(self) -> str:
-        return str(self.aval) if _is_for_jax() else repr(self._look())
-
-    def __str__(self) -> str:
-        return str(self.aval) if _is_for_jax() else str(self._look())
-
     def _look(self) -> Any:
         self._trace.looked_at = True
         self._trace.seen |= self.inputs
         return self.value
 
 
-def _is_for_jax() -> bool:
-    """Whether JAX wants the text of an object, to say in messages which function it
-    is: no result depends on it."""
-    frame: Any = sys._getframe(2)
-    while frame is not None and _is_of_a_repr(frame.f_code):
-        frame = frame.f_back
-    file = "" if frame is None else frame.f_code.co_filename
-    return file.startswith(_JAX) and not file.endswith(_MAPS)
+def _looking(convert: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *args, **kwargs: convert(self._look(), *args, **kwargs)
 
 
-_JAX = str(Path(jax.__file__).parent)
-_MAPS = ("tree_util.py", "tree.py")
-"""Where JAX calls functions on parts of trees."""
-
-
-def _is_of_a_repr(code: types.CodeType) -> bool:
-    """Whether it is the `__repr__` of a class, or around that of a dataclass."""
-    is_around = code.co_filename.endswith(("dataclasses.py", "reprlib.py"))
-    return is_around or code.co_name in ("__repr__", "__str__")
+_BUILTIN = (bool, complex, float, format, int, repr, str)
+for _convert in (*_BUILTIN, np.asarray, operator.index):
+    _name = {"asarray": "array"}.get(_convert.__name__, _convert.__name__)
+    setattr(Dependent, f"__{_name}__", _looking(_convert))
 
 
 def _forwarding(name: str) -> property:
@@ -305,7 +246,9 @@ for _name in (
     "__dlpack_device__",
     "addressable_data",
     "addressable_shards",
+    "block_until_ready",
     "committed",
+    "copy_to_host_async",
     "device",
     "devices",
     "format",

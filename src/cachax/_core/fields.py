@@ -62,7 +62,8 @@ T = TypeVar("T")
 
 
 def per_class(find: Callable[[type], T]) -> Callable[[type], T]:
-    """Decorates a function whose results are kept for each class, and don't hold it."""
+    """Decorates a function whose results are kept for each class (in `known`), and
+    don't hold it."""
     known: WeakKeyDictionary[type, T] = WeakKeyDictionary()
 
     @functools.wraps(find)
@@ -73,6 +74,7 @@ def per_class(find: Callable[[type], T]) -> Callable[[type], T]:
             found = known[cls] = find(cls)
             return found
 
+    vars(of)["known"] = known
     return of
 
 

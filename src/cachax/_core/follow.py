@@ -14,14 +14,14 @@ from .._compat import Tracer, at_trace
 from .copies import Copy
 from .dependence import Dependence
 from .fields import attributes, walk, walk_fields
-from .inputs import Inputs
+from .inputs import ORDER, Inputs
 from .memo import has_supplied, inputs_of
 from .parts import is_rebuilt
 from .reads import runs_bodies
 from .sources import names_of
 from .structure import flatten, survives
 from .uses import Uses, all_reads, everything, uses_of
-from .values_read import Reading, running
+from .values_read import NotAFunctionError, Reading, running
 
 _COMPILED = (jax.stages.Compiled, jax.stages.Lowered)
 
@@ -54,12 +54,15 @@ def follow(
 ) -> Run:
     """Run a body with these arrays in its object."""
     numbers = inputs.numbers.difference(traced_numbers)
-    concrete = numbers | inputs.writable | inputs.in_keys  # numpy computes differently
+    concrete = numbers | inputs.writable  # numpy computes differently
     arrays = [
         inputs.arrays[i] if i in concrete else trace.tracer(x, (i,))
         for i, x in enumerate(given)
     ]
-    copy = copy_for(obj, arrays)
+    copy = Copy(obj, arrays, notes_reads=True)
+    for new, _ in copy.originals.values():  # a body reads what the original has
+        for name in names_of(type(new)):
+            attributes(new).pop(name, None)
     with at_trace(trace):
         reading = Reading(trace, obj, copy, arrays, inputs, only_known)
         value = _run(body, reading, copy)
@@ -69,36 +72,23 @@ def follow(
     if trace.was_refused or not survives(value, structure, leaves):
         raise NotAFunctionError
     parts = [x for x in leaves if copy.is_copy(x)]  # of the object, in the value
-    reads = reading.reads | all_reads(obj if inputs.in_keys else parts)
+    reads = reading.reads | all_reads(obj if copy.kept else parts)
     uses: Uses | None = everything(inputs, reads=reads)
     if not reading.is_shareable:
         uses = None
-    read = copy.read.parts
-    if trace.has_closures:
-        read = {*range(len(inputs.statics))}
-    read |= copy.parts_in(parts)
+    read = inputs.every_part if trace.has_closures else frozenset(copy.read)
+    read |= copy.parts_in(parts) | ({ORDER} if parts else set())
     # What of numpy's arrays is used is not known, nor what depends on it.
-    is_known = inputs.positions(read).isdisjoint(inputs.writable | inputs.in_keys)
+    is_known = inputs.positions(read).isdisjoint(inputs.writable | copy.kept)
     if uses is not None and is_known and all(map(is_rebuilt, parts)):
-        is_ordered = copy.read.has_dictionary or trace.has_closures or bool(parts)
         used = trace.inputs_of([*leaves, *walk_fields(parts)])
         used |= trace.seen | reading.not_followed | reading.used
         is_host = trace.looked_at or bool(reading.not_followed)
-        uses = uses_of(inputs, used, read, is_ordered, is_host, reads)
+        uses = uses_of(inputs, used, read, is_host, reads)
         uses = uses._replace(is_varying=is_host)
     found = [trace.value(copy.original(x)) for x in leaves]
     are_results = [*map(trace.own, leaves)]
     return Run(found, are_results, structure, uses, reading.values)
-
-
-def copy_for(obj: Any, arrays: list[Any]) -> Copy:
-    """A copy without values that the user supplied: a body reads those of the
-    original."""
-    copy = Copy(obj, arrays, notes_reads=True)
-    for new, _ in copy.originals.values():
-        for name in names_of(type(new)):
-            attributes(new).pop(name, None)
-    return copy
 
 
 @runs_bodies
@@ -114,7 +104,6 @@ def _run(body: Body, reading: "Reading", copy: Copy) -> Any:
         value = _call(body, copy.obj)
     finally:
         running.stack.pop()
-        reading.close()
     check_unchanged(copy.obj, before)
     if any(has_supplied(copy.original(x)) for x in walk(value)):
         raise NotAFunctionError  # when the value is rebuilt, that is lost
@@ -142,7 +131,3 @@ def check_unchanged(obj: Any, before: Inputs | None) -> None:
     """Of the copy that it got, or of an original."""
     if not is_unchanged(obj, before):
         raise NotAFunctionError
-
-
-class NotAFunctionError(Exception):
-    """A body whose trace doesn't stand for it."""

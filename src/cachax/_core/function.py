@@ -10,10 +10,9 @@ import numpy as np
 
 from .._compat import Tracer, settings
 from .._errors import argument_not_kept, warn_once
-from .arguments import NotKeptError, Place
 from .body import NewSubject
-from .calls import Calls, Together
-from .computed import CallKey, tables
+from .calls import CallKey, Calls, NotKeptError, Place, Together
+from .computed import tables
 from .fields import ARRAYS, ATOMS, is_open, walk
 from .levels import level_of, traces_in
 from .memo import becomes_subject

@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 import jax
@@ -31,10 +32,9 @@ are pickled with their attributes.)"""
 _VARIANTS = 4
 """Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
 one for each `i`."""
-_FOR_ONE_METHOD = 64
-"""The same for the sets of arguments of one method. Objects keep all of theirs."""
-_OF_NO_ARRAY = 64
-"""The same for values that used no array, for each of the arrays of their objects."""
+_MANY_VARIANTS = 64
+"""The same for the sets of arguments of one method (objects keep all of theirs), and
+for values that used no array, for each of the arrays of their objects."""
 
 _MANY_LATER = 12
 """Records that are not made yet, of one array."""
@@ -64,11 +64,6 @@ class Contents:
     def __init__(self) -> None:
         self.serial = next(_serials)
         """What others know it by. They must not hold it: the arrays do."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is known, and no value is being computed."""
-        return not (self.sources or self.calls)
 
     @property
     def records(self) -> "dict[Any, tuple[Record, ...]]":
@@ -112,40 +107,30 @@ class Contents:
             self.remove_calls()
 
 
+@dataclass(eq=False, slots=True)
 class Record:
     """A value, what it came from, and the static parts of its objects."""
 
-    __slots__ = (
-        "is_cleared",
-        "key",
-        "owners",
-        "packed",
-        "place",
-        "serials",
-        "statics",
-        "template",
-        "uses",
-    )
+    key: Key
+    contents: InitVar[Sequence[Contents]]
+    statics: Any
+    template: Template
+    packed: Any = None
+    """Its form inside `jit`, once that is known (`_jit`)."""
+    owners: tuple[weakref.ref[Contents], ...] = ()
+    """The contents of the arrays that it used. If it used none, of all arrays of its
+    objects."""
+    is_cleared: bool = False
+    serials: tuple[int, ...] = ()
+    place: Any = None
 
-    def __init__(
-        self,
-        key: Key,
-        contents: Sequence[Contents],
-        statics: Any,
-        value: Template,
-    ) -> None:
-        self.key = key
-        self.serials, self.place = _place(key, contents)
-        self.owners: tuple[weakref.ref[Contents], ...] = ()
-        """The contents of the arrays that it used. If it used none, of all arrays of
-        its objects."""
-        self.statics = statics
-        self.template = value
-        self.packed: Any = None
-        """Its form inside `jit`, once that is known (`_jit`)."""
-        self.uses = statics.uses
+    def __post_init__(self, contents: Sequence[Contents]) -> None:
+        self.serials, self.place = _place(self.key, contents)
+
+    @property
+    def uses(self) -> Any:
         """Which of the inputs of its object it used."""
-        self.is_cleared = False
+        return self.statics.uses
 
     def drop(self) -> None:
         """Remove it from all that has it."""
@@ -156,11 +141,9 @@ class Record:
     def replaces(self, others: Sequence["Record"]) -> list["Record"]:
         """Which of others in the same place, newest first, are not kept beside it."""
         same = [x for x in others if x.key == self.key]
-        most, most_of_all = _VARIANTS - 1, _FOR_ONE_METHOD - 1
-        if not self.serials:
-            most = most_of_all = _OF_NO_ARRAY - 1
+        most = _VARIANTS if self.serials else _MANY_VARIANTS
         equal = [x for x in same if x.statics == self.statics]
-        return [*(equal or same[most:]), *others[most_of_all:]]
+        return [*(equal or same[most - 1 :]), *others[_MANY_VARIANTS - 1 :]]
 
 
 class Changes:
@@ -177,7 +160,7 @@ def source_of(key: Key) -> Any:
 
 def token_of(key: Key) -> object:
     """What stands for its property or method, and doesn't hold it."""
-    return vars(getattr(key, "source", key)).setdefault("_token", object())
+    return vars(source_of(key)).setdefault("_token", object())
 
 
 def _place(key: Key, contents: Sequence[Contents]) -> tuple[tuple[int, ...], Any]:
@@ -253,7 +236,8 @@ def computing_inside(
         for each in contents:
             each.busy = None
         for array in unknown if are_new else ():
-            if contents_of(array).is_empty:  # threads make no difference
+            each = contents_of(array)
+            if not (each.sources or each.calls):  # threads make no difference
                 vars(array).pop(ATTRIBUTE, None)
         busy[1].set()
 
@@ -357,13 +341,6 @@ def put_later(
                 each.records  # noqa: B018 (it makes them)
         else:
             each.later = (later,)
-
-
-def make_records(arrays: Iterable[Any]) -> None:
-    """Those of these arrays that were put off."""
-    for array in arrays:
-        if (contents := getattr(base_of(array), ATTRIBUTE, None)) is not None:
-            contents.records  # noqa: B018 (it makes them)
 
 
 def _emptied(later: list[Any]) -> tuple[Any, ...]:

@@ -35,7 +35,6 @@ from .parts import (
     is_rebuilt,
     is_whole,
     look_of,
-    may_be_a_key,
     take_apart,
 )
 
@@ -69,9 +68,6 @@ class Inputs:
     in a dictionary that JAX has rebuilt."""
     writable: frozenset[int]
     """Which of the arrays are numpy's: a change of their contents can't be detected."""
-    in_keys: frozenset[int]
-    """Which of the arrays are in objects that are equal to others: a body gets these
-    objects as they are, because a table may be keyed by them."""
     supplied: tuple[tuple[int, Any, Any], ...]
     """Values that the user supplied: which part the object is (0 for the outermost),
     the property, and what distinguishes the value."""
@@ -80,6 +76,11 @@ class Inputs:
     def numbers(self) -> set[int]:
         """Which of the arrays are Python numbers."""
         return {i for i, x in enumerate(self.arrays) if type(x) in NUMBERS}
+
+    @property
+    def every_part(self) -> frozenset[int]:
+        """The numbers of all parts, and `ORDER`."""
+        return frozenset(range(ORDER, len(self.statics)))
 
     @property
     def atoms(self) -> set[int]:
@@ -103,7 +104,7 @@ class Inputs:
     @property
     def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given((), True, ())._replace(supplied=self.supplied)
+        return self.given((), ())._replace(supplied=self.supplied)
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -114,13 +115,12 @@ class Inputs:
     def given(
         self,
         used: Container[int],
-        is_ordered: bool,
         unread: Container[int],
         reads: Container[Any] = (),
     ) -> "Given":
-        """The same for a body that uses the contents of some of the arrays, to which
-        the order of dictionaries matters or not, which doesn't read these parts, and
-        which reads these values, of the object itself or also of others (`Uses`)."""
+        """The same for a body that uses the contents of some of the arrays, which
+        doesn't read these parts, and which reads these values, of the object itself or
+        also of others (`Uses`)."""
         pairs = zip(self.statics, self.shape, strict=True)
         statics = [y if i in unread else x for i, (x, y) in enumerate(pairs)]
         bits: list[Any] = []
@@ -132,7 +132,7 @@ class Inputs:
                 bits.append((i, bits_of(array)))
             if getattr(array, "_committed", False) and has_several_devices():
                 statics[part] = (*look, array.sharding)  # what it makes is there
-        orders = self.orders if is_ordered else ()
+        orders = () if ORDER in unread else self.orders
         supplied = self.supplied and tuple(
             (number, key, value)
             for number, key, value in self.supplied
@@ -205,38 +205,30 @@ class _Listing:
         self._arrays: list[Any] = []
         self._orders: list[Any] = []
         self._writable: set[int] = set()
-        self._in_keys: set[int] = set()
         self._supplied: list[Any] = []
         self._numbers: dict[int, int] = {}
         """Of the parts that were taken apart, by id."""
         self._around: set[int] = set()
         """The ids of those that the next part is in."""
-        self._keys_around = 0
-        """How many of these may be keys."""
-        self._is_in_a_key_too = False
-        """Whether a part is in one of them, and somewhere else."""
         self._unordered: set[int] = set()
         self._stack = [obj]
         while self._stack:
             thing = self._stack.pop()
             if type(thing) is _End:
-                self._leave(thing)
+                self._around.discard(thing.id)
             else:
                 part, kind = self._part(thing)
                 self._statics.append(part)
                 self._shape.append(kind)
 
     def inputs(self) -> Inputs:
-        arrays, shape = self._arrays, self._shape
-        in_keys = range(len(arrays)) if self._is_in_a_key_too else self._in_keys
         return Inputs(
-            arrays,
-            tuple([i for i, kind in enumerate(shape) if kind is ARRAY]),
+            self._arrays,
+            tuple([i for i, kind in enumerate(self._shape) if kind is ARRAY]),
             tuple(self._statics),
-            tuple(shape),
+            tuple(self._shape),
             tuple(self._orders),
             frozenset(self._writable),
-            frozenset(i for i in in_keys if type(arrays[i]) not in NUMBERS),
             tuple(self._supplied),
         )
 
@@ -256,7 +248,6 @@ class _Listing:
         number = self._numbers.get(id(thing))
         if number is None or not (id(thing) in self._around or not is_rebuilt(thing)):
             return self._enter(thing)
-        self._is_in_a_key_too |= self._keys_around > 0
         return number, number
 
     def _array(self, thing: Any) -> Any:
@@ -290,19 +281,11 @@ class _Listing:
             self._note_order(thing, taken)
         if any(base.__module__ == _NNX_VARIABLES for base in cls.__mro__):
             self._unordered.update(map(id, taken.parts))
-        is_key = may_be_a_key(thing)
-        self._keys_around += is_key
         self._around.add(id(thing))
-        self._stack.append(_End(id(thing), len(self._arrays), is_key))
+        self._stack.append(_End(id(thing)))
         self._stack += reversed(taken.parts)
         kind = Fields(cls, taken.names, len(taken.parts))
         return kind._replace(more=more) if more else kind, kind
-
-    def _leave(self, end: "_End") -> None:
-        self._around.discard(end.id)
-        if end.is_key:
-            self._keys_around -= 1
-            self._in_keys.update(range(end.start, len(self._arrays)))
 
     def _more(self, thing: Any, taken: Taken) -> tuple[Any, ...]:
         """What distinguishes it from others, beside its class and its parts."""
@@ -330,6 +313,9 @@ class _Listing:
 ARRAY: Any = object()
 """In a shape: the place of an array."""
 
+ORDER = -1
+"""Where parts are numbered: the order of the keys of all dictionaries."""
+
 
 class Fields(NamedTuple):
     """Among the static parts: a thing that is taken apart."""
@@ -343,11 +329,9 @@ class Fields(NamedTuple):
 
 
 class _End(NamedTuple):
-    """Stands for the end of a thing whose arrays begin at `start`."""
+    """Stands for the end of a thing."""
 
     id: int
-    start: int
-    is_key: bool
 
 
 def _is_describable(thing: Any) -> bool:

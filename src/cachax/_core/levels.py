@@ -28,26 +28,23 @@ class UsesAxisError(Exception):
     axis, and not kept."""
 
 
-class _Fallback(threading.local):
-    is_allowed = True
-
-
-_fallback = _Fallback()
-
-
-def may_run_here() -> bool:
+class Here(threading.local):
     """Whether a body that uses a named axis may run where it is read."""
-    return _fallback.is_allowed
+
+    is_allowed = True
 
 
 @contextmanager
 def not_run_here() -> Iterator[None]:
     """In this context, it raises `UsesAxisError`."""
-    before, _fallback.is_allowed = _fallback.is_allowed, False
+    before, here.is_allowed = here.is_allowed, False
     try:
         yield
     finally:
-        _fallback.is_allowed = before
+        here.is_allowed = before
+
+
+here = Here()
 
 
 def traces_in(*things: object) -> set[Trace]:

@@ -11,7 +11,6 @@ import inspect
 import sys
 import threading
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,13 +48,18 @@ memos: dict[int, "Memo"] = {}
 _making = threading.Lock()
 
 
-class Key(ABC):
+class Key:
     """What a value is kept under: a cached property, or a cached method and arguments.
 
     Two properties of one name (one overriding the other) are two keys.
     """
 
     attrname: str | None
+    read: Callable[[Any], Any]
+    """The value for an object, computed and kept if it is not there yet."""
+    peek: Callable[[Any, Any], Any]
+    """The value for an object if it is there, else a default."""
+    forget: Callable[[Any], None]
 
     was_supplied = False
     """Whether a user ever assigned a value."""
@@ -65,18 +69,6 @@ class Key(ABC):
         if not self.was_supplied:
             self.was_supplied = True
             forget_entries()
-
-    @abstractmethod
-    def read(self, obj: Any) -> Any:
-        """The value for `obj`, computed and kept if it is not there yet."""
-
-    @abstractmethod
-    def peek(self, obj: Any, default: Any) -> Any:
-        """The value for `obj` if it is there, else `default`."""
-
-    @abstractmethod
-    def forget(self, obj: Any) -> None:
-        """The value for `obj`."""
 
     def of(self, obj: object) -> str:
         """How messages name this value of `obj`."""
@@ -155,25 +147,22 @@ class Memo(weakref.ref[Any]):
     def __init__(self, obj: object) -> None:
         super().__init__(obj, _remove)  # type: ignore[call-arg]  # typeshed: object's
         self.key = id(obj)
-        values = self.values = {}
-        folded = self.folded = {}
-        packed = self.packed = {}
+        self.values, self.folded, self.packed, self.indexed = {}, {}, {}, {}
+        self.contents = []
         self.provider = None
         self.supplied = {}
         self.identity_then = None
-        indexed = self.indexed = {}
         self.changes = Changes.count
-        contents = self.contents = []
         self.settings = settings()
         self.others = {}
         self._locks: dict[Key, threading.RLock] = {}
 
+        tables: list[Any] = [self.values, self.folded, self.packed, self.indexed]
+        tables.append(self.contents)
+
         def forget() -> None:
-            values.clear()
-            folded.clear()
-            packed.clear()
-            indexed.clear()
-            contents.clear()
+            for table in tables:
+                table.clear()
 
         self._snapshot = Snapshot(obj, forget)
         self.holds = self._snapshot.holds
@@ -184,10 +173,12 @@ class Memo(weakref.ref[Any]):
         self.changes = Changes.count
         for key, record in [*self.indexed.items()]:
             if record.is_cleared:
-                self.values.pop(key, None)
-                self.folded.pop(key, None)
-                self.indexed.pop(key, None)
-                self.contents.clear()
+                self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        for table in (self.values, self.folded, self.indexed):
+            table.pop(key, None)
+        self.contents.clear()
 
     def after_a_body(self, obj: object) -> "Memo":
         """Where to keep a value, now that its body has run.
@@ -199,10 +190,6 @@ class Memo(weakref.ref[Any]):
         """
         now = memo_of(obj)
         return now if now is self or self._snapshot.all_still_in(obj) else self
-
-    def is_unchanged(self, obj: object) -> bool:
-        """Whether all that is in `obj` is what was; False if that is not known."""
-        return self._snapshot.is_complete and memo_of(obj) is self
 
     @contextmanager
     def one_thread(self, key: Key) -> Iterator[None]:
@@ -280,11 +267,8 @@ class Memo(weakref.ref[Any]):
 
     def forget(self, key: Key) -> None:
         for memo in (self, *self.others.values()):
-            memo.values.pop(key, None)
-            memo.folded.pop(key, None)
+            memo._drop(key)
             memo.supplied.pop(key, None)
-            memo.indexed.pop(key, None)
-            memo.contents.clear()
 
     def forget_computed(self) -> None:
         for memo in (self, *self.others.values()):

@@ -8,9 +8,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 import jax
 
 from .._errors import UnhashableArgumentError, not_a_method, plain_name
-from .arguments import NotKeptError, Place
-from .calls import Calls
-from .computed import CallKey
+from .calls import CallKey, Calls, NotKeptError, Place
 from .fields import ARRAYS, walk
 from .memo import Source, declare, memo_of
 from .values import is_hashable

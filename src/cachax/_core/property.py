@@ -9,7 +9,7 @@ from .._errors import check_method
 from .body import carrying_body
 from .computed import MISSING, Computed
 from .index import Changes
-from .memo import Memo, Source, declare, forget_computed_with, memos
+from .memo import Source, declare, forget_computed_with, memos
 from .recent import Recent
 from .uses import Learned
 
@@ -155,24 +155,22 @@ class cached_property(Computed, Source, Generic[T_co]):
 
     def forget(self, obj: Any) -> None:
         was_supplied = self.is_supplied(obj)
-        if self.is_in_dict(obj):
+        if self.stored(obj) is not MISSING:
             del obj.__dict__[self.attrname]
         super().forget(obj)
         if was_supplied:
             forget_computed_with(obj)
 
-    def memo_of(self, obj: Any) -> Memo:
-        memo = super().memo_of(obj)
-        if self.attrname is None:
-            raise TypeError(
-                "Cannot use cached_property instance without calling "
-                "__set_name__ on it."
-            )
-        return memo
-
     # A value that the user stored on the instance takes precedence, as with functools.
     def stored(self, obj: Any) -> Any:
-        return obj.__dict__[self.attrname] if self.is_in_dict(obj) else MISSING
+        fields = getattr(obj, "__dict__", None)
+        if fields is None or self.attrname not in fields:
+            return MISSING
+        attributes = (vars(base).get(self.attrname or "") for base in type(obj).__mro__)
+        if not any(x is self for x in attributes):  # a field of a different class
+            return MISSING
+        self.note_supplied()
+        return fields[self.attrname]
 
     def peek(self, obj: Any, default: Any) -> Any:
         value = self.stored(obj)
@@ -181,17 +179,5 @@ class cached_property(Computed, Source, Generic[T_co]):
     def is_assigned(self, obj: Any) -> bool:
         """Whether it stays when a field is assigned: the user did not `preset` it."""
         outside = getattr(self.memo_of(obj).provider, "after_a_change", None)
-        return self.is_in_dict(obj) or (
-            outside is not None and self in outside.supplied()
-        )
-
-    def is_in_dict(self, obj: Any) -> bool:
-        """Whether the user stored a value on the instance."""
-        fields = getattr(obj, "__dict__", None)
-        if fields is None or self.attrname not in fields:
-            return False
-        attributes = (vars(base).get(self.attrname or "") for base in type(obj).__mro__)
-        if not any(x is self for x in attributes):  # a field of a different class
-            return False
-        self.note_supplied()
-        return True
+        is_outside = outside is not None and self in outside.supplied()
+        return is_outside or self.stored(obj) is not MISSING

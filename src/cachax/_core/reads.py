@@ -7,11 +7,12 @@ field that the body doesn't read makes no difference to its value.
 
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+from jax.tree_util import DictKey
 
 from .fields import instance_dict
 
@@ -20,21 +21,12 @@ _HERE = str(Path(__file__).parent)
 """What looks at objects to know what they contain."""
 
 
-class Held:
-    """What a part of an object holds that counts if the part is read."""
-
-    def __init__(self) -> None:
-        self.parts: set[int] = set()
-        """Their numbers (`Inputs.statics`)."""
-        self.has_dictionary = False
-        """Whether there is one whose order can be seen."""
-
-    def add(self, other: "Held") -> None:
-        self.parts |= other.parts
-        self.has_dictionary |= other.has_dictionary
+Parts = set[int]
+"""What counts if a field is read: the numbers of the parts in it (`Inputs.statics`),
+and `ORDER`."""
 
 
-def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
+def watch(obj: Any, fields: dict[str, Parts], read: Parts) -> bool:
     """From now on, add to `read` what a field holds when it is read. False if that
     can't be detected for objects of this class."""
     if hasattr(type(obj), "__pydantic_core_schema__"):  # read by code in Rust
@@ -42,9 +34,9 @@ def watch(obj: Any, fields: dict[str, Held], read: Held) -> bool:
     try:
         found = instance_dict(obj, "__dict__")
         for name in fields.keys() - found.keys():  # in `__slots__`
-            read.add(fields[name])
+            read |= fields[name]
         watched = _Fields(
-            (_Name(k, fields[k], read) if k in fields else k, found[k]) for k in found
+            (Name(k, fields[k], read) if k in fields else k, found[k]) for k in found
         )
         watched.held, watched.read = tuple(fields.values()), read
         object.__setattr__(obj, "__dict__", watched)
@@ -68,48 +60,35 @@ def runs_bodies(fun: F) -> F:
     return fun
 
 
-def is_watched(part: Any) -> bool:
-    """Whether it is the name of a field whose reads are noted."""
-    return type(part) is _Name
-
-
-class _Name(str):
-    """The name of a field. Python compares it with the name that is looked up, unless
-    both are the same string."""
+class Name(str):
+    """The name of a field whose reads are noted. Python compares it with the name that
+    is looked up, unless both are the same string."""
 
     __slots__ = ("held", "read")
 
-    held: Held
-    read: Held
+    held: Parts
+    read: Parts
     __hash__ = str.__hash__
 
-    def __new__(cls, name: str, held: Held, read: Held) -> "_Name":
+    def __new__(cls, name: str, held: Parts, read: Parts) -> "Name":
         new = super().__new__(cls, name)
         new.held, new.read = held, read
         return new
 
     def __eq__(self, other: object) -> bool:
         if _is_of_a_body(sys._getframe(1)):
-            self.read.add(self.held)
+            self.read.update(self.held)
         return str.__eq__(self, other)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return str, (str.__str__(self),)
 
 
 class _Fields(dict[str, Any]):
     """The `__dict__` of an object. Look-ups don't come through here."""
 
-    held: tuple[Held, ...]
-    read: Held
+    held: tuple[Parts, ...]
+    read: Parts
 
     def note_all(self) -> None:
-        for held in self.held:
-            self.read.add(held)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        self.note_all()
-        return dict, ({str(k): x for k, x in dict.items(self)},)
+        self.read.update(*self.held)
 
 
 def _noting(name: str) -> Callable[..., Any]:
@@ -142,18 +121,9 @@ for _method in (
 def _flatten(fields: _Fields) -> tuple[list[Any], tuple[str, ...]]:
     fields.note_all()
     names = sorted(map(str, dict.keys(fields)))
-    return [dict.__getitem__(fields, name) for name in names], tuple(names)
-
-
-def _unflatten(names: tuple[str, ...], parts: Iterable[Any]) -> dict[str, Any]:
-    return dict(zip(names, parts, strict=True))
-
-
-def _flatten_with_keys(fields: _Fields) -> tuple[list[Any], tuple[str, ...]]:
-    parts, names = _flatten(fields)
-    keys = map(jax.tree_util.DictKey, names)
-    return [*zip(keys, parts, strict=True)], names
+    parts = [(DictKey(name), dict.__getitem__(fields, name)) for name in names]
+    return parts, tuple(names)
 
 
 _register: Any = jax.tree_util.register_pytree_with_keys
-_register(_Fields, _flatten_with_keys, _unflatten, _flatten)
+_register(_Fields, _flatten, lambda names, parts: dict(zip(names, parts, strict=True)))

@@ -6,8 +6,7 @@ from typing import Any
 
 import jax
 
-from .._compat import CONCRETE, Tracer, current_trace, tracing_is_forbidden
-from .copies import Copy
+from .._compat import CONCRETE, current_trace, tracing_is_forbidden
 from .dependence import Dependence
 from .fields import ARRAYS, walk
 from .follow import Body, follow
@@ -15,7 +14,7 @@ from .inputs import Inputs
 from .spread import are_spread
 from .traced import learn, trace_body
 from .uses import Learned, Uses, all_reads, everything
-from .values_read import running
+from .values_read import is_deep, running
 
 
 def compute(
@@ -28,15 +27,15 @@ def compute(
     if uses is None or uses.is_varying:
         if tracing_is_forbidden():
             return body(obj), everything(inputs, reads=all_reads(obj))
-        if len(inputs.numbers) == len(inputs.arrays):
-            learned.put(inputs, everything(inputs, False, all_reads(obj)))
+        has_arrays = len(inputs.numbers) < len(inputs.arrays)
+        if is_deep() or not has_arrays:
+            if uses is None:
+                learned.put(inputs, everything(inputs, has_arrays, all_reads(obj)))
             return body(obj), learned.get(inputs)
         if current_trace() is not CONCRETE or are_spread(inputs.arrays):
             uses = learn(body, obj, inputs, learned)
         else:
             return _compute_followed(body, obj, inputs, learned)
-    if not uses.is_shareable(inputs):
-        return body(obj), None
     if not uses.is_host and are_spread(inputs.arrays):
         # Always like this, and not only the first time. JAX runs some operations as
         # different programs when no trace is active (`x[::2]`, an inlined jit): the
@@ -54,18 +53,16 @@ def _compute_followed(
 ) -> tuple[Any, Uses | None]:
     """Run a body on a copy of its object, and see what it uses."""
     trace = Dependence()
-    run = failure = None
+    run = None
     value: Any
     uses: Uses | None
     try:
         run = follow(trace, body, obj, inputs, inputs.arrays)
     except Exception as error:  # whatever it is: the body is run again, and shows it
-        failure = type(error)
+        if isinstance(error, RecursionError) and running.stack:
+            raise  # the outermost one is, or each level would be tried twice
     finally:
         trace.end()
-    if failure is RecursionError:
-        with running.paused():  # or every level inside would be tried twice
-            return body(obj), everything(inputs, reads=all_reads(obj))
     if run is None:
         trace.release(obj)
         value, uses = body(obj), everything(inputs, reads=all_reads(obj))
@@ -73,21 +70,9 @@ def _compute_followed(
         value, uses = run.structure.unflatten(run.leaves), run.uses
         if _may_hide(value) and trace.has_survivors():
             value, uses = body(obj), everything(inputs, reads=all_reads(obj))
-    if uses is None:
-        return value, None
-    learned.put(inputs, uses)
-    return value, uses if uses.is_shareable(inputs) else None
-
-
-def compute_part(body: Body, obj: Any, inputs: Inputs, uses: Uses) -> Any:
-    """The value from the arrays that the body uses: others may be of a trace that it
-    must not depend on, so it gets zeros for them."""
-    used = {*uses.positions}
-    arrays = [
-        jax.lax.full_like(x, 0) if isinstance(x, Tracer) and i not in used else x
-        for i, x in enumerate(inputs.arrays)
-    ]
-    return body(Copy(obj, arrays).obj)
+    if uses is not None:
+        learned.put(inputs, uses)
+    return value, uses
 
 
 def _may_hide(value: Any) -> bool:

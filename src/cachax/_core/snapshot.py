@@ -39,7 +39,7 @@ class Snapshot:
     arrays would be simpler, but then `obj.a = b` keeps the old array alive.
     """
 
-    __slots__ = ("_held", "_ids", "holds", "is_complete")
+    __slots__ = ("_held", "_ids", "holds")
 
     holds: Callable[[Any], bool]
     """Whether the object still has the fields it had."""
@@ -57,9 +57,6 @@ class Snapshot:
         others = [x for x in inside if type(x) in kinds] if kinds else []
         changes_unnoticed = any(is_ref(x) or isinstance(x, BUFFERS) for x in others)
         is_deep = is_deep or changes_unnoticed
-        self.is_complete = is_deep or is_flat
-        """Whether it looks at all that is inside. Otherwise it trusts that frozen
-        objects in it stay as they are."""
         ids = [id(type(obj))]  # contains no references: they would hold `void`
         self._ids = ids
         """Empty once the snapshot no longer holds."""
@@ -71,7 +68,7 @@ class Snapshot:
         if is_deep:
             self._held = [_watch(part, void) for part in inside]
             ids[:] = _ids_within(obj)
-            self.holds = _same_within(ids)
+            self.holds = lambda obj: _ids_within(obj) == ids
         else:
             fields = instance_dict(obj, "__dict__")
             self._held = [_watch(part, void) for part in fields.values()]
@@ -85,10 +82,6 @@ class Snapshot:
         watched = [x() for x in self._held if isinstance(x, weakref.ref)]
         now = set(map(id, walk_fields(obj)))
         return bool(self._ids) and all(id(x) in now for x in watched)
-
-
-def _same_within(ids: list[int]) -> Callable[[Any], bool]:
-    return lambda obj: _ids_within(obj) == ids
 
 
 def _same_by_name(cls: type, names: Any, held: list[Any]) -> Callable[[Any], bool]:

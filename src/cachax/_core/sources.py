@@ -2,7 +2,8 @@
 
 import inspect
 from typing import Any
-from weakref import WeakKeyDictionary
+
+from .fields import per_class
 
 
 class Source:
@@ -10,21 +11,14 @@ class Source:
     cached method."""
 
 
-_names: WeakKeyDictionary[type, tuple[str, ...]] = WeakKeyDictionary()
-# Names, and not the keys: a key holds its function, and that may hold the class.
-
-
+@per_class
 def names_of(cls: type) -> tuple[str, ...]:
     """The names under which `cls` has sources of values."""
-    try:
-        return _names[cls]
-    except KeyError:
-        attributes: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):
-            attributes |= vars(base)
-        names = tuple(n for n, a in attributes.items() if isinstance(a, Source))
-        _names[cls] = names
-        return names
+    # Names, and not the keys: a key holds its function, and that may hold the class.
+    attributes: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        attributes |= vars(base)
+    return tuple(n for n, a in attributes.items() if isinstance(a, Source))
 
 
 def sources_of(cls: type) -> dict[str, Source]:
@@ -34,7 +28,8 @@ def sources_of(cls: type) -> dict[str, Source]:
 
 def forget_names(cls: type) -> bool:
     """`cls` got one more source. Whether that is new to anyone."""
-    known = [each for each in [*_names] if issubclass(each, cls)]
+    names: Any = names_of
+    known = [each for each in [*names.known] if issubclass(each, cls)]
     for each in known:
-        _names.pop(each, None)
+        names.known.pop(each, None)
     return bool(known)

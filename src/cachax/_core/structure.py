@@ -6,6 +6,7 @@ rely on their order.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,15 +20,13 @@ from .parts import in_order
 IsLeaf = Callable[[Any], bool]
 
 
+@dataclass(eq=False, slots=True)
 class Structure:
     """What is left of a value without its leaves."""
 
-    __slots__ = ("orders", "tree")
-
-    def __init__(self, tree: Any, orders: tuple[tuple[Any, ...], ...] = ()) -> None:
-        self.tree = tree
-        self.orders = orders
-        """The keys of all dictionaries in it, if some are not sorted."""
+    tree: Any
+    orders: tuple[tuple[Any, ...], ...] = ()
+    """The keys of all dictionaries in it, if some are not sorted."""
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         leaves = [*leaves]

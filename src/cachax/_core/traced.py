@@ -1,11 +1,9 @@
 """What can be learned about a body without computing anything."""
 
-import functools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,55 +19,61 @@ from .._compat import (
 )
 from .copies import Copy
 from .dependence import Dependence
-from .follow import Body, NotAFunctionError, copy_for, follow
+from .follow import Body, Run, follow
 from .inputs import Inputs
-from .memo import can_have_values, inputs_of, memo_of
-from .parts import Same, identity_of, in_order, look_of
+from .memo import inputs_of
+from .parts import Same, identity_of, look_of
 from .spread import is_global
-from .structure import flatten
 from .uses import Learned, Uses, all_reads, everything
+from .values_read import NotAFunctionError
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 
 
-@dataclass(frozen=True, eq=False)
-class Traced:
+class Traced(NamedTuple):
     """A body as operations on the arrays of an object."""
 
     jaxpr: Any
-    structure: Any
-    statics: list[Any]
-    """The leaves of the value that are not results of the operations, else None."""
-    uses: Uses | None
-    values: list[Any]
-    """What tells the cached values that it read from others."""
+    of_body: Run
+    """How it was traced. The leaves have None for results of the operations."""
 
     def run(self, arrays: Sequence[Any]) -> Any:
         """On these arrays. Those that it doesn't use may be anything."""
         jaxpr, is_used = without_unused(self.jaxpr)
-        used = [x for x, is_used in zip(arrays, is_used, strict=True) if is_used]
-        results = iter(eval_jaxpr(jaxpr, self.jaxpr.consts, *used))
-        leaves = [next(results) if x is None else x[0] for x in self.statics]
-        return self.structure.unflatten(leaves)
+        results = iter(eval_jaxpr(jaxpr, self.jaxpr.consts, *compress(arrays, is_used)))
+        leaves, are_results, structure, *_ = self.of_body
+        pairs = zip(leaves, are_results, strict=True)
+        return structure.unflatten(
+            [next(results) if is_result else x for x, is_result in pairs]
+        )
 
     def is_same(self, other: "Traced") -> bool:
         """Whether both are the same function of the arrays."""
         return bool(
-            self.uses == other.uses
-            and self.values == other.values
-            and self.structure == other.structure
-            and str(self.structure) == str(other.structure)
+            self.of_body[1:] == other.of_body[1:]
             and self._text() == other._text()
             and self._hidden() == other._hidden()
         )
 
+    @property
+    def has_arrays_only(self) -> bool:
+        """Whether all leaves of the value are arrays of JAX."""
+        pairs = zip(self.of_body.leaves, self.of_body.are_results, strict=True)
+        return all(is_result or isinstance(x, jax.Array) for x, is_result in pairs)
+
+    def operations(self) -> tuple[Any, ...]:
+        """The operations of the body, the types of its results, and what tells the
+        cached values that it read from others."""
+        types = [str(x) for x in self.jaxpr.out_avals]
+        run = self.of_body
+        return operations_in(self.jaxpr.jaxpr), types, run.structure, run.values
+
     def _text(self) -> str:
-        return _ADDRESS.sub("", str(self.jaxpr.jaxpr))
+        return _ADDRESS.sub("", f"{self.jaxpr.jaxpr} {self.of_body.structure}")
 
     def _hidden(self) -> list[Any]:
         hidden = map(_contents_of, [*self.jaxpr.consts, *hidden_in(self.jaxpr.jaxpr)])
-        statics = (None if x is None else identity_of(x[0]) for x in self.statics)
-        return [*hidden, *statics]
+        return [*hidden, *map(identity_of, self.of_body.leaves)]
 
 
 def _contents_of(const: Any) -> Any:
@@ -100,15 +104,16 @@ def trace_body(
         if trace.looked_at or trace.has_closures:  # of a callback, maybe
             raise NotAFunctionError
         leaves = zip(run.leaves, run.are_results, strict=True)
-        statics = [None if is_result else (x,) for x, is_result in leaves]
-        found = (run.structure, statics, run.uses, run.values)  # without tracers
+        found = run._replace(
+            leaves=[None if is_result else x for x, is_result in leaves]
+        )
         return [*compress(run.leaves, run.are_results)]
 
     try:
         jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
     except Exception:  # whatever a body raises: it is run again as it is, and shows it
         return None
-    return Traced(jaxpr, *found)
+    return Traced(jaxpr, found)
 
 
 def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
@@ -119,17 +124,18 @@ def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:
     traced = None
     if not tracing_is_forbidden() and len(inputs.numbers) < len(inputs.arrays):
         traced = trace_body(body, obj, inputs)
-    if traced is None or traced.uses is None:
+    uses = None if traced is None else traced.of_body.uses
+    if uses is None:
         return everything(inputs, reads=all_reads(obj))
-    learned.put(inputs, traced.uses)
-    return learned.get(inputs) or traced.uses
+    learned.put(inputs, uses)
+    return learned.get(inputs) or uses
 
 
 def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
     """Whether the body does something else if the keys of dictionaries are sorted, or
     may do so."""
     try:
-        other = Copy(obj, inputs.arrays, in_order).obj
+        other = Copy(obj, inputs.arrays, is_sorted=True).obj
     except Exception:  # it can't be copied
         return True
     its = inputs_of(other)
@@ -144,48 +150,17 @@ def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
 def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
     """Which leaves of the value depend on Python numbers that `jit` would trace."""
     traced = trace_body(body, obj, inputs, traced_numbers=inputs.numbers)
-    return () if traced is None else tuple(x is None for x in traced.statics)
+    return () if traced is None else tuple(traced.of_body.are_results)
 
 
 def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:
-    """Whether a body does the same if the Python numbers and numpy arrays of `obj` are
-    traced: it returns none of them, and computes nothing from them alone. (Python and
-    numpy have other rules than JAX: `2**40`, the sum of many small integers.)"""
-    others = inputs.numbers | inputs.writable
-    outside = _inlined(body, obj, inputs, others)
-    inside = _inlined(body, obj, inputs, frozenset())
-    return outside is not None and outside == inside
-
-
-def _inlined(body: Body, obj: Any, inputs: Inputs, concrete: Iterable[int]) -> Any:
-    """The operations of a body, those of other bodies included, the types of its
-    results, and the static parts of the values that it reads. None if it can't be
-    traced, or if a result is not an array of JAX."""
-    structure: Any = None
-    statics: list[Any] = []
-
-    def run_body(obj: Any, key: Any) -> Any:
-        value = key.body(obj)
-        leaves, structure = flatten(value)
-        kinds = [None if isinstance(x, jax.Array) else identity_of(x) for x in leaves]
-        statics.append((str(structure), kinds))
-        return value
-
-    def of_arrays(given: list[Any]) -> list[Any]:
-        nonlocal structure
-        arrays = [inputs.arrays[i] if i in concrete else x for i, x in enumerate(given)]
-        copy = copy_for(obj, arrays)
-        for new, _ in copy.originals.values():
-            if can_have_values(new):
-                memo_of(new).provider = functools.partial(run_body, new)
-        leaves, structure = flatten(body(copy.obj))
-        if not all(isinstance(x, jax.Array) for x in leaves):
-            raise NotAFunctionError
-        return leaves
-
-    try:
-        jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
-    except Exception:  # whatever a body raises
-        return None
-    types = [str(x) for x in jaxpr.out_avals]
-    return operations_in(jaxpr.jaxpr), structure, types, statics
+    """Whether a body does the same if the Python numbers of `obj` are traced: it
+    returns none of them, and computes nothing from them alone. (Python has other rules
+    than JAX: `2**40`.)"""
+    outside, inside = (
+        trace_body(body, obj, inputs, numbers, only_known=True)
+        for numbers in ((), inputs.numbers)
+    )
+    if outside is None or inside is None:
+        return False
+    return outside.has_arrays_only and outside.operations() == inside.operations()

@@ -4,13 +4,12 @@ Learned from the first computation (`follow.py`), or from an abstract trace
 (`traced.py`).
 """
 
-import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .._compat import settings
 from .fields import walk_fields
-from .inputs import Given, Inputs
+from .inputs import ORDER, Given, Inputs
 from .memo import keys_of, may_have_values
 from .parts import NUMBERS
 from .recent import Recent
@@ -22,10 +21,8 @@ class Uses(NamedTuple):
     positions: tuple[int, ...]
     """The arrays it used. Of the others only the shape, dtype and weak type count, if
     the body read the field that they are in. (Numbers in `Inputs.arrays`.)"""
-    is_ordered: bool
-    """Whether the order of dictionaries may matter."""
     unread: frozenset[int] = frozenset()
-    """The parts that make no difference, arrays or not."""
+    """The parts that make no difference, arrays or not, and `ORDER` if it doesn't."""
     is_host: bool = False
     """Whether the body looks at contents of arrays, or can't be traced."""
     reads: tuple[Any, ...] = ()
@@ -45,9 +42,14 @@ class Uses(NamedTuple):
         return [inputs.arrays[i] for i in self.positions]
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether the order of dictionaries may matter."""
+        return ORDER not in self.unread
+
+    @property
     def kind(self) -> "Kind":
         """Which parts count."""
-        return self.positions, self.is_ordered, self.unread, self.reads
+        return self.positions, self.unread, self.reads
 
     def statics(self, inputs: Inputs) -> Given:
         """The rest: what distinguishes values that came from the same arrays."""
@@ -55,38 +57,27 @@ class Uses(NamedTuple):
         return given._replace(settings=settings(), uses=self)
 
 
-Kind = tuple[tuple[int, ...], bool, frozenset[int], tuple[Any, ...]]
-
-
-_is_ordered = operator.itemgetter(1)
+Kind = tuple[tuple[int, ...], frozenset[int], tuple[Any, ...]]
 
 
 def uses_of(
     inputs: Inputs,
     used: Iterable[int],
     read: Iterable[int],
-    is_ordered: bool,
     is_host: bool = False,
     reads: Iterable[Any] = (),
 ) -> Uses:
     used = {*used}
     read = {*read, *(inputs.parts[i] for i in used)}
-    unread = frozenset(range(len(inputs.statics))).difference(read)
+    unread = inputs.every_part.difference(read if inputs.orders else read - {ORDER})
     positions = tuple(sorted(used - inputs.numbers))
-    is_ordered = is_ordered and bool(inputs.orders)
-    return Uses(positions, is_ordered, unread, is_host, tuple(reads))
-
-
-def no_array(inputs: Inputs) -> Uses:
-    """For a value that the user supplied."""
-    return uses_of(inputs, (), (), False)
+    return Uses(positions, unread, is_host, tuple(reads))
 
 
 def everything(inputs: Inputs, is_host: bool = True, reads: Any = ()) -> Uses:
     """For a body that may use anything."""
     every = range(len(inputs.arrays))
-    parts = range(len(inputs.statics))
-    return uses_of(inputs, every, parts, True, is_host, reads)
+    return uses_of(inputs, every, inputs.every_part, is_host, reads)
 
 
 def all_reads(obj: Any) -> dict[Any, None]:
@@ -123,7 +114,8 @@ class Learned:
     def kinds(self, inputs: Inputs) -> list[Kind]:
         """What the body has used and read of objects of this shape. First those to
         which the order of dictionaries doesn't matter."""
-        return sorted([*self._kinds.get(inputs.shape, ())], key=_is_ordered)
+        kinds = [*self._kinds.get(inputs.shape, ())]
+        return sorted(kinds, key=lambda kind: ORDER not in kind[1])
 
     def put_kind(self, shape: Any, uses: Uses) -> None:
         self.keys_read |= {key: None for key, _ in uses.reads}

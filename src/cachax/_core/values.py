@@ -90,22 +90,13 @@ HOLE: Any = object()
 """Stands where an array was."""
 
 
-class Form:
+class Form(NamedTuple):
     """Everything of a value except its arrays. Equal forms trace alike."""
 
-    __slots__ = ("_hash", "holes", "identity", "structure")
-
-    def __init__(self, structure: Structure, holes: int, identity: Any) -> None:
-        self.structure = structure
-        self.holes = holes
-        self.identity = identity
-        self._hash = hash(identity)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and self.identity == other.identity
-
-    def __hash__(self) -> int:
-        return self._hash
+    structure: Structure
+    identities: tuple[Any, ...]
+    """Of the leaves."""
+    holes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +149,17 @@ def pack(
         traced = [False] * len(leaves)
     arrays: list[Any] = []
     static: list[Any] = []
-    identity: list[Any] = [structure]
+    identities: list[Any] = []
     for leaf, is_traced in zip(leaves, traced, strict=True):
         travels = _travels(leaf, static_numpy)
         travels = travels or (is_traced and type(leaf) in NUMBERS)
         arrays += [_as_jax(leaf)] if travels else []
         static.append(HOLE if travels else leaf)
-        identity.append(HOLE if travels else static_identity(leaf))
-    if not is_hashable(tuple(identity)):
+        identities.append(HOLE if travels else static_identity(leaf))
+    form = Form(structure, tuple(identities), len(arrays))
+    if not is_hashable(form):
         raise UnhashableValueError(owner, value)
     has_numpy = any(isinstance(x, NUMPY) and _travels(x, False) for x in leaves)
-    form = Form(structure, len(arrays), tuple(identity))
     return Packed(tuple(arrays), form, tuple(static), has_numpy)
 
 

@@ -1,8 +1,8 @@
 """Cached values that a body reads while it is followed: inputs of its trace."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import jax
 from .copies import CannotRebuildError, Copy
 from .dependence import Dependence
 from .fields import walk, walk_fields
-from .inputs import Inputs
+from .inputs import ORDER, Inputs
 from .levels import traces_in
 from .memo import has_supplied, inputs_of
 from .parts import identity_of
@@ -23,47 +23,32 @@ _DEEPEST = 10
 frames, of which there are 1,000."""
 
 
+@dataclass(eq=False)
 class Reading:
     """Cached values that a traced body reads: inputs of its trace, with their uses."""
 
-    def __init__(
-        self,
-        trace: Dependence,
-        obj: Any,
-        copy: Copy,
-        arrays: Sequence[Any],
-        inputs: Inputs,
-        only_known: bool,
-    ) -> None:
-        self.copy: Any = copy
-        self.read = copy.read
-        """What is read, by the bodies of these values too."""
-        self._arrays = arrays
-        self._parts, self._shape = inputs.parts, inputs.shape
-        self.only_known = only_known
-        """Whether nothing may be computed."""
-        self._obj = obj
-        self._trace: Any = trace
-        self.reads: dict[Any, None] = {}
-        self.values: list[Any] = []
-        self.not_followed: set[int] = set()
-        """Those that count as used, because a value of the host, or one with hidden
-        arrays, depends on them."""
-        self.used: set[int] = set()
-        """Those that what is static in a value depends on, like a number that was
-        computed from a number outside of the trace that the object is in."""
-        self.is_shareable = True
-
-    def close(self) -> None:
-        """Let go of all tracers: the trace is over."""
-        self.copy = self._trace = None
-        self._arrays = ()
+    trace: Dependence
+    obj: Any
+    copy: Copy
+    arrays: Sequence[Any]
+    inputs: Inputs
+    only_known: bool
+    """Whether the body computes what is not known yet, as a part of its trace."""
+    reads: dict[Any, None] = field(default_factory=dict)
+    values: list[Any] = field(default_factory=list)
+    not_followed: set[int] = field(default_factory=set)
+    """Those that count as used, because a value of the host, or one with hidden arrays,
+    depends on them."""
+    used: set[int] = field(default_factory=set)
+    """Those that what is static in a value depends on, like a number that was computed
+    from a number outside of the trace that the object is in."""
+    is_shareable: bool = True
 
     def original(self, obj: Any) -> Any:
         """What `obj` is a copy of, or None."""
         if self.copy.is_copy(obj):
             return self.copy.original(obj)
-        is_made = traces_in(obj) == {self._trace}
+        is_made = traces_in(obj) == {self.trace}
         return self._made_of_values(obj) if is_made else None
 
     def _made_of_values(self, obj: Any) -> Any:
@@ -73,8 +58,9 @@ class Reading:
         if inputs is None or any(map(has_supplied, originals)):
             return None
         try:
-            values = map(self._trace.value, inputs.arrays)
-            return Copy(obj, values, keep_keys=False).obj
+            values = map(self.trace.value, inputs.arrays)
+            new = Copy(obj, values).obj
+            return None if self.trace in traces_in(new) else new
         except CannotRebuildError:
             return None
 
@@ -82,7 +68,7 @@ class Reading:
         self, key: Any, obj: Any, value: Any, original: Any, uses: Uses | None
     ) -> Any:
         """What a body sees of a value that was computed for the original object."""
-        is_same = original is self._obj
+        is_same = original is self.obj
         self.reads[key, is_same] = None
         self.values += (key, *map(identity_of, flatten(value)[0]))
         inputs = inputs_of(obj)
@@ -90,41 +76,45 @@ class Reading:
             self.is_shareable = False
             return self._as_inputs(value, ())
         self.reads |= {(key, is_same and x): None for key, x in uses.reads}
-        parts = {*range(len(inputs.statics))}.difference(uses.unread)
-        arrays = (inputs.arrays[i] for i in inputs.positions(parts))
+        its_parts = inputs.every_part - uses.unread
+        order = its_parts & {ORDER}
+        arrays = (inputs.arrays[i] for i in inputs.positions(its_parts))
         if self.copy.is_copy(obj):
-            parts = self.copy.parts_among(obj, parts, inputs.shape)
+            parts = self.copy.parts_among(obj, its_parts - order, inputs.shape)
         else:  # what it was made from was read already
             parts = self.copy.parts_in(obj)
-        places = {i for i, part in enumerate(self._parts) if part in parts}
-        places |= self._trace.inputs_of(arrays)
-        self.read.parts |= parts
-        self.read.has_dictionary |= uses.is_ordered
+        places = self.inputs.positions(parts) | self.trace.inputs_of(arrays)
+        self.copy.read |= parts | order
         if uses.is_host or not _is_visible(value):
             self.not_followed |= places
-        used = self._trace.inputs_of(uses.arrays(inputs))
+        used = self.trace.inputs_of(uses.arrays(inputs))
         if traces_in(original) and not _has_only_arrays(value):
             self.used |= used
         return self._as_inputs(value, used)
 
+    def note_inlined(self, value: Any) -> None:
+        """A value was computed as a part of the trace."""
+        leaves, structure = flatten(value)
+        kinds = (None if isinstance(x, jax.Array) else identity_of(x) for x in leaves)
+        self.values += (str(structure), *kinds)
+
     def note_failure(self) -> None:
         """A body that it reads a value of has raised, and it may catch that: it depends
         on whatever that body has read."""
-        every = range(len(self._arrays))
+        every = range(len(self.arrays))
         self.not_followed.update(every)
         self.note_all()
-        self.reads |= all_reads(self._obj)
+        self.reads |= all_reads(self.obj)
 
     def note_all(self) -> None:
         """All of the object may have been read."""
-        self.read.parts.update(range(len(self._shape)))
-        self.read.has_dictionary = True
+        self.copy.read.update(range(ORDER, len(self.inputs.shape)))
 
     def _as_inputs(self, value: Any, used: Iterable[int]) -> Any:
         if not _is_visible(value):
             return value
         leaves, structure = flatten(value)
-        trace = self._trace
+        trace = self.trace
         return structure.unflatten(
             [trace.tracer(x, used) if isinstance(x, jax.Array) else x for x in leaves]
         )
@@ -142,25 +132,16 @@ def _has_only_arrays(value: Any) -> bool:
     return all(isinstance(x, jax.Array) for x in flatten(value)[0])
 
 
-class NotKnownError(Exception):
-    """A body reads a value that would have to be computed."""
+class NotAFunctionError(Exception):
+    """A body whose trace doesn't stand for it."""
 
 
-class _Stack(threading.local):
+class _Running(threading.local):
     def __init__(self) -> None:
         self.stack: list[Reading] = []
-        self.is_paused = False
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        before, self.is_paused = self.is_paused, True
-        try:
-            yield
-        finally:
-            self.is_paused = before
 
 
-running = _Stack()
+running = _Running()
 
 
 def reading_of(obj: Any) -> tuple[Reading, Any] | None:
@@ -183,7 +164,7 @@ def note_parts(obj: Any) -> None:
 def is_deep() -> bool:
     """Whether so many bodies are running inside each other that one more is run as it
     is."""
-    return running.is_paused or len(running.stack) >= _DEEPEST
+    return len(running.stack) >= _DEEPEST
 
 
 def is_tracing_a_body() -> bool:

@@ -21,7 +21,8 @@ from .._compat import (
     current_trace,
     settings,
 )
-from .._core.computed import CallKey, Computed
+from .._core.calls import CallKey
+from .._core.computed import Computed
 from .._core.fields import is_open, walk
 from .._core.index import Record
 from .._core.inputs import Inputs

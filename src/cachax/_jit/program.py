@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from .._compat import CONCRETE, UNSPECIFIED, Tracer, current_trace
-from .._core.arguments import signature
+from .._core.calls import signature
 from .._core.computed import Argument, Table, tables
 from .._core.levels import traces_in
 from .._core.memo import inputs_of, memo_of

@@ -10,8 +10,8 @@ from .._core.computed import Computed
 from .._core.levels import traces_in
 from .._core.values_read import is_tracing_a_body
 from .._core.watch import watching
-from .._core.where import is_of_the_user
 from .._errors import dropped
+from .._where import is_of_the_user
 from .causes import DROPS, why_inline
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 
-from .._core.where import Where as Where
-from .._core.where import where_now as where_now
+from .._where import Where as Where
+from .._where import where_now as where_now
 
 
 class What(enum.Enum):

@@ -8,8 +8,8 @@ from typing import Any
 
 from .._core.fields import walk
 from .._core.spread import are_global
-from .._core.where import Where, where_now
 from .._errors import in_one_process
+from .._where import Where, where_now
 
 
 def warn_if_in_one_process(name: str, *things: Any) -> None:

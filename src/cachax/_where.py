@@ -31,7 +31,7 @@ def _cell(file: str) -> str | None:
     return known[1] if known else None
 
 
-_NOT_THE_USERS = (str(Path(__file__).parent.parent), str(Path(jax.__file__).parent))
+_NOT_THE_USERS = (str(Path(__file__).parent), str(Path(jax.__file__).parent))
 _NOR_THESE = ("functools.py", "contextlib.py", "threading.py", "<frozen importlib")
 
 
