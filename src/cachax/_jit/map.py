@@ -156,7 +156,7 @@ class _Search:
         """The places of all these. What the class's own code makes use of is taken
         apart, or it is nowhere."""
         marks = {
-            i: (_mark_for(self._things[i]), self._ends[i] - i, len(self._arrays_in(i)))
+            i: (mark_for(self._things[i]), self._ends[i] - i, len(self._arrays_in(i)))
             for i in units
         }
         try:
@@ -180,7 +180,7 @@ class _Flattened:
     def __init__(
         self, obj: Any, inputs: Inputs, marks: dict[int, Any], count: int
     ) -> None:
-        self.arrays = [*map(_mark_for, inputs.arrays)]
+        self.arrays = [*map(mark_for, inputs.arrays)]
         copy = Copy(obj, self.arrays, instead=marks, is_written=False)
         for new, _ in copy.originals.values():
             provide_anything(new)
@@ -230,7 +230,7 @@ class _Double(float): ...
 class _Text(str): ...
 
 
-def _mark_for(thing: Any) -> Any:
+def mark_for(thing: Any) -> Any:
     """Something that is found again by its identity, and is as good as `thing` for code
     that looks at it, if that is possible."""
     for cls, mark in ((int, _Whole), (bool, _Whole), (float, _Double), (str, _Text)):
