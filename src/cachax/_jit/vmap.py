@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from .._compat import Tracer, at_trace, current_trace, trace_of
-from .._core.computed import Argument, Computed, Table, table_of, tables
+from .._core.computed import Argument, Computed, running_table, table_of
 from .._core.memo import NOT_PROVIDED, Provider, inputs_of, memo_of
 from .._core.slots import Layout, layout_of
 from .._core.structure import Structure, flatten
@@ -131,13 +131,9 @@ class _Batch:
 
         def of_one(number: Any, leaves: list[Any]) -> Any:
             one = self.structure.unflatten(leaves)
-            table = Table(current_trace())
-            tables.running.append(table)
-            try:
+            with running_table():
                 self.provide(one, number, options)
                 return fun(one)
-            finally:
-                tables.running.remove(table)
 
         mapped = jax.vmap(of_one, (0, [*self.axes]), out_axes, **options)
         return mapped(jnp.arange(self.size), self.leaves)
