@@ -35,7 +35,6 @@ from .._core.memo import (
     with_supplied,
 )
 from .._core.parts import NUMBERS
-from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.structure import flatten
 from .._core.uses import Uses
@@ -104,32 +103,22 @@ class Retrace(BaseException):
         self.asks = asks
 
 
-class Course:
-    """What is used next: an ask, and what comes after it, by the form of the answer.
+Course = tuple[tuple[Ask, Form], ...]
+"""What a trace used, one after another. A function may look at the static part of a
+value, and use others depending on it."""
 
-    A function may look at the static part of a value and use others depending on it.
-    """
 
-    def __init__(self) -> None:
-        self.ask: Ask | None = None
-        self.after: dict[Form, Course] = Recent()
-
-    def learn(self, answers: Answers, order: Sequence[Ask]) -> None:
-        course = self
-        for ask in order:
-            if course.ask != ask:
-                course.ask = ask
-                course.after.clear()
-            course = course.after.setdefault(answers[ask].packed.form, Course())
-        course.ask = None
-
-    def asks(self, answers: Answers) -> Iterator[Ask]:
-        """One ask after another; `answers` must grow by each."""
-        course: Course | None = self
-        while course is not None and course.ask is not None:
-            yield course.ask
-            answer = answers.get(course.ask)
-            course = None if answer is None else course.after.get(answer.packed.form)
+def asks_of(courses: Iterable[Course], answers: Answers) -> Iterator[Ask]:
+    """What is used next, given `answers`, which must grow by each ask. Up to a value of
+    a different form, a function does what it did."""
+    for course in courses:
+        for ask, form in course:
+            if ask not in answers:
+                yield ask
+            if ask not in answers or answers[ask].packed.form != form:
+                break
+        else:
+            return
 
 
 class Demand:
@@ -220,12 +209,12 @@ class Demand:
         mapped = self._maps[slot] if isinstance(slot, int) else None
         inputs = None if mapped is None else inputs_of(owner)
         record = None if inputs is None else key.record(inputs)
-        if mapped is None or inputs is None or record is None:
-            return by_object(key, owner, self.static_numpy)
-        found = self._by_arrays(owner, key, mapped, inputs, record)
+        found: Value | None = None
+        if mapped is not None and inputs is not None and record is not None:
+            found = self._by_arrays(owner, key, mapped, inputs, record)
         if found is None:
             found = by_object(key, owner, self.static_numpy)
-            if found is not None:  # for the same program
+            if found is not None and record is not None:  # for the same program
                 found = replace(found, statics=record.statics)
         return found
 
@@ -379,15 +368,7 @@ class Demand:
                 raise Retrace(self, (*self.answers, ask))
             return self._stand_in(ask, answer)
 
-        def supplied() -> dict[Any, Any]:
-            owner = self._objects.get(slot)
-            return {} if owner is None else supplied_for(owner)
-
-        def assigned() -> dict[Any, Any]:
-            owner = self._objects.get(slot)
-            return {k: x for k, x in supplied().items() if k.is_assigned(owner)}
-
-        return with_supplied(provide, supplied, assigned)
+        return with_supplied(provide, lambda: self._objects.get(slot))
 
     def _is_supplied(self, slot: Slot, key: Any) -> bool:
         """Whether the user put the value there: it is the same whatever the

@@ -173,8 +173,8 @@ class Plan:
         self.is_as_then: Read = nothing
         """Whether all but the arrays is as it was when this was learned, and the user
         stored no value on an object. No, if no values can be looked up."""
-        self.is_new: Read = nothing
-        """Whether a call is one for which this plan is, if something has to be new."""
+        self.applies: Read = nothing
+        """The same, and whether what has to be new is."""
         self.launcher: Any = None
         """Instead of the program: a function of the arguments, given values, and what
         knows what comes out."""
@@ -201,7 +201,7 @@ class Plan:
         known."""
         values: list[Any] = []
         try:
-            if not self.is_as_then(args, kwargs):
+            if not self.applies(args, kwargs):
                 return None
             for need, form in zip(self.needs, self.program.forms, strict=True):
                 packed = need.find(args, kwargs)
@@ -267,6 +267,7 @@ def plan_for(
         then = reader.function(now)(call.args, call.kwargs)
         code = f"not ({plan.supplied_code}) and {now} == then"
         plan.is_as_then = reader.function(code, then=then)
+        plan.applies = plan.is_as_then if new is None else nothing  # not known yet
     if not may_have_more and all(x.is_fixed for x in owned.values()):
         others = [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
         _find_ready(plan, before, call, reader, answers, owners, others)
