@@ -5,7 +5,6 @@ computes them and returns them with the result (`results.py`).
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -30,58 +29,28 @@ from .plan import Call, Need, Plan
 UNKNOWN: Any = object()
 
 
-@dataclass
 class New:
-    """What is new in a call, and what is not."""
-
-    leaves: dict[int, frozenset[Any]] = field(default_factory=dict)
-    """Arrays, and properties of which no value is known for them: the next call is like
-    this one if they are new in it too."""
-    known: dict[Ask, None] = field(default_factory=dict)
-    """Values that the program takes, because they are known."""
-    types: dict[int, type] = field(default_factory=dict)
-    """Of the other leaves of these objects. For JAX, a number and an array are the
-    same, and so are arrays of JAX and of numpy."""
-
-
-def new_in_call(entry: Any, call: Call) -> New | None:
-    """None if a program can't compute the values that are new, or none is."""
-    plan, leaves = entry.plan, call.leaves  # another thread may replace the plan
-    needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
-    if not needs or any(need.value.by_object for need in needs):
-        return None  # a value that belongs to its object has to be known
-    if current_trace() is not CONCRETE or tracing_is_forbidden():
-        return None
-    if any(isinstance(x, Tracer) for x in leaves):
-        return None
-    choice = _Choice(entry, call)
-    if not all(map(choice.add, needs)):
-        return None
-    new, objects = choice.new, choice.objects
-    # A program that computes values does not take those of objects in known values.
-    if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
-        return None
-    if any(_is_in_one_of(new.known, need.ask[0]) for need in plan.needs):
-        return None
-    if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
-        return None
-    new.types = {i: type(leaves[i]) for i in sorted(choice.places - new.leaves.keys())}
-    code = is_new_code(entry, plan, new.leaves, call)
-    is_new = entry.reader(call.tree).function(code)
-    return new if is_new(call.args, call.kwargs) else None
-
-
-class _Choice:
-    """Chooses which of the values that a function needs a program computes, and which
-    it takes."""
+    """What is new in a call, and what is not: which of the values that a function needs
+    a program computes, and which it takes."""
 
     def __init__(self, entry: Any, call: Call) -> None:
-        self.new = New()
+        self.leaves: dict[int, frozenset[Any]] = {}
+        """Arrays, and properties of which no value is known for them: the next call is
+        like this one if they are new in it too."""
+        self.known: dict[Ask, None] = {}
+        """Values that the program takes, because they are known."""
         self.objects = entry.objects(call.tree)
-        self.places: set[int] = set()
+        self._places: set[int] = set()
         """The leaves of the objects of which it computes values."""
         self._entry = entry
         self._call = call
+
+    @property
+    def types(self) -> dict[int, type]:
+        """Of the other leaves of these objects. For JAX, a number and an array are the
+        same, and so are arrays of JAX and of numpy."""
+        others = sorted(self._places - self.leaves.keys())
+        return {i: type(self._call.leaves[i]) for i in others}
 
     def add(self, need: Need) -> bool:
         """False if a program can neither compute the value nor take it."""
@@ -93,11 +62,11 @@ class _Choice:
         if need.is_ordered and key.is_order_seen(owner, inputs, uses):
             return False
         if key.is_known(owner):
-            self.new.known[need.ask] = None
+            self.known[need.ask] = None
             return True
         if not self._computes_alike(need, owner, inputs):
             return False
-        self.places.update(self._entry.spans[slot])
+        self._places.update(self._entry.spans[slot])
         return all(map(self._note, self._computed(need, owner)))
 
     def _computes_alike(self, need: Need, owner: Any, inputs: Inputs) -> bool:
@@ -129,7 +98,7 @@ class _Choice:
         if need.value.inner is not None:
             for inner, its in need.value.inner:
                 if inner.is_known(owner):
-                    self.new.known[slot, inner] = None
+                    self.known[slot, inner] = None
                 else:
                     yield its, [inner]
             return
@@ -138,7 +107,7 @@ class _Choice:
         for other, (obj, its) in enumerate(zip(self.objects, spans, strict=True)):
             if span.start <= its.start and its.stop <= span.stop:
                 known = _known_of(obj, [self._call.leaves[i] for i in its])
-                self.new.known |= {(other, x): None for x in known}
+                self.known |= {(other, x): None for x in known}
                 reads = key.all_read().intersection(keys_of(type(obj)).values())
                 if not reads <= {key, *known}:
                     yield its, key.all_read()
@@ -147,12 +116,37 @@ class _Choice:
         """False if none of the leaves is new: the next call couldn't tell."""
         its, keys = computed
         sources = frozenset(map(index.token_of, keys))
-        leaves, new = self._call.leaves, self.new.leaves
+        leaves, new = self._call.leaves, self.leaves
         arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
         are_new = [i for i in arrays if index.is_new_for(leaves[i], sources)]
         for i in are_new:
             new[i] = sources.union(new.get(i, ()))
         return bool(are_new)
+
+
+def new_in_call(entry: Any, call: Call) -> New | None:
+    """None if a program can't compute the values that are new, or none is."""
+    plan, leaves = entry.plan, call.leaves  # another thread may replace the plan
+    needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
+    if not needs or any(need.value.by_object for need in needs):
+        return None  # a value that belongs to its object has to be known
+    if current_trace() is not CONCRETE or tracing_is_forbidden():
+        return None
+    if any(isinstance(x, Tracer) for x in leaves):
+        return None
+    new = New(entry, call)
+    if not all(map(new.add, needs)):
+        return None
+    # A program that computes values does not take those of objects in known values.
+    if any(_has_known_inside(key.peek(new.objects[i], None)) for i, key in new.known):
+        return None
+    if any(_is_in_one_of(new.known, need.ask[0]) for need in plan.needs):
+        return None
+    if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
+        return None
+    code = is_new_code(entry, plan, new.leaves, call)
+    is_new = entry.reader(call.tree).function(code)
+    return new if is_new(call.args, call.kwargs) else None
 
 
 def is_new_code(
