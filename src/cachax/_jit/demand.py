@@ -432,17 +432,14 @@ def packed_of(
     if record.packed is None:
         record.packed = {}
     if static_numpy not in record.packed:
-        key, template, packed = record.key, record.template, None
-        value = template.fill(own)
-        if not has_hidden_arrays(value):
-            packed = pack(
-                value,
-                key.of(owner),
-                _traced_numbers(key, owner, value),
-                static_numpy,
-                (template.leaves, template.structure),
-            )
-        record.packed[static_numpy] = packed
+        key, (leaves, structure, _) = record.key, record.template
+        value = record.template.fill(own)
+        numbers, parts = _traced_numbers(key, owner, value), (leaves, structure)
+        record.packed[static_numpy] = (
+            None
+            if has_hidden_arrays(value)
+            else pack(value, key.of(owner), numbers, static_numpy, parts)
+        )
     found: Packed | None = record.packed[static_numpy]
     return found
 

@@ -6,7 +6,7 @@ the batch is the property of every example, stacked: the body under `jax.vmap`.
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, ParamSpec, TypeVar, overload
@@ -240,7 +240,9 @@ def _batch_key(key: Computed, axes: Axes, options: dict[str, Any]) -> BatchKey:
     return found  # type: ignore[no-any-return]
 
 
-@jax.tree_util.register_pytree_node_class
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["value"], meta_fields=["axes"]
+)
 @dataclass(frozen=True, eq=False)
 class _Stacked:
     """The values of all examples."""
@@ -258,13 +260,6 @@ class _Stacked:
             return structure.unflatten(
                 [x if axis is None else _unstacked(x, number) for x, axis in pairs]
             )
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
-        return (self.value,), self.axes
-
-    @classmethod
-    def tree_unflatten(cls, axes: Any, children: Sequence[Any]) -> "_Stacked":
-        return cls(children[0], axes)
 
 
 def _unstacked(stacked: Any, number: Any) -> Any:
