@@ -75,8 +75,8 @@ def map_of(obj: Any, span: range) -> Map | None:
     inputs = inputs_in_fields(obj)
     if inputs is None:
         return None
-    search = _Search(obj, inputs, len(span))
     try:
+        search = _Search(obj, inputs, len(span))
         places = search.places()
     except Exception:  # whatever the class's own code does with a mark
         return None
@@ -96,6 +96,10 @@ class _Search:
         self._count = count
         self._inputs = inputs
         self._shape = shape = inputs.shape
+        self._marks = [*map(mark_for, inputs.arrays)]
+        pairs = zip(inputs.arrays, self._marks, strict=True)
+        self._arrays = [x if type(x) is bool else mark for x, mark in pairs]
+        """The same, with truth values as they are: a class may ask which it is."""
         self._things = parts_in(obj, shape)
         self._ends: dict[int, int] = {}
         """For each part, the number after the last one inside."""
@@ -105,10 +109,14 @@ class _Search:
                 self._ends[i] = self._ends[self._ends[i]]
 
     def places(self) -> dict[int, int | None]:
-        arrays = _Flattened(self._obj, self._inputs, {}, self._count)
+        plain = _Flattened(self._obj, self._arrays, {}, self._count)
+        try:
+            flagged = _Flattened(self._obj, self._marks, {}, self._count)
+        except Exception:
+            flagged = plain
+        pairs = zip(self._inputs.parts, self._marks, strict=True)
         places = {
-            part: arrays.place(mark)
-            for part, mark in zip(self._inputs.parts, arrays.arrays, strict=True)
+            i: (flagged if type(x) is _Flag else plain).place(x) for i, x in pairs
         }
         units = self._units(range(len(self._shape)))
         # A class may well ask whether something is None.
@@ -160,7 +168,7 @@ class _Search:
             for i in units
         }
         try:
-            tree = _Flattened(self._obj, self._inputs, marks, self._count)
+            tree = _Flattened(self._obj, self._arrays, marks, self._count)
         except Exception:
             half = len(units) // 2
             if half:
@@ -178,32 +186,31 @@ class _Flattened:
     """A copy of an object with marks, flattened."""
 
     def __init__(
-        self, obj: Any, inputs: Inputs, marks: dict[int, Any], count: int
+        self, obj: Any, arrays: list[Any], marks: dict[int, Any], count: int
     ) -> None:
-        self.arrays = [*map(mark_for, inputs.arrays)]
-        copy = Copy(obj, self.arrays, instead=marks, is_written=False)
+        copy = Copy(obj, arrays, instead=marks, is_written=False)
         for new, _ in copy.originals.values():
             provide_anything(new)
         self._own = {id(x): x for x in walk_fields(copy.obj)}
         self._static: dict[int, Any] = {}
         self.leaves: list[Any] = []
-        self.structure = self._flatten(copy.obj)
+        self._flatten(copy.obj)
         if len(self.leaves) != count:
             raise CannotRebuildError
 
-    def _flatten(self, tree: Any) -> Any:
-        """The structure. (Not by `jax.tree.flatten`: if a class raises in it, JAX
+    def _flatten(self, tree: Any) -> None:
+        """(Not by `jax.tree.flatten`: if a class raises in it, JAX
         counts the levels above it as taken, until it can't flatten anything.)"""
         level = default_registry.flatten_one_level(tree)
         if level is None and type(tree) is _NoLeaf:
             self._static[id(tree)] = tree
         elif level is None:
             self.leaves.append(tree)
-        if level is None:
-            return None
-        parts, static = level
-        self._static |= {id(x): x for x in reached(static, self._fixed_parts)}
-        return type(tree), static, [*map(self._flatten, parts)]
+        if level is not None:
+            parts, static = level
+            self._static |= {id(x): x for x in reached(static, self._fixed_parts)}
+            for part in parts:
+                self._flatten(part)
 
     def _fixed_parts(self, thing: Any) -> list[Any]:
         """Without those of what is the object's own and can be changed."""
@@ -221,6 +228,9 @@ class _NoLeaf:
     """In place of what has no leaves: None, an empty list."""
 
 
+class _Flag(int): ...
+
+
 class _Whole(int): ...
 
 
@@ -233,7 +243,7 @@ class _Text(str): ...
 def mark_for(thing: Any) -> Any:
     """Something that is found again by its identity, and is as good as `thing` for code
     that looks at it, if that is possible."""
-    for cls, mark in ((int, _Whole), (bool, _Whole), (float, _Double), (str, _Text)):
+    for cls, mark in ((bool, _Flag), (int, _Whole), (float, _Double), (str, _Text)):
         if type(thing) is cls:
             return mark(thing)
     return _NoLeaf() if _is_empty(thing) else object()
