@@ -74,9 +74,6 @@ class Value:
     has_atoms: bool = False
     """Whether it depends on numbers that are not leaves, or on fields that are not in
     the tree."""
-    inner: tuple[Any, ...] | None = ()
-    """The values that the body read in its turn: keys and positions; None if they are
-    of other objects."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
     is_fixed: bool = True
@@ -246,7 +243,6 @@ class Demand:
             numbers=(*leaves, *mapped.statics(uses)),
             statics=record.statics,
             has_atoms=len(leaves) < len(numbers) or mapped.reads_dropped(uses),
-            inner=_inner(uses, inputs, mapped),
             holders=() if positions else holders,
         )
 
@@ -491,17 +487,6 @@ def by_object(key: Computed, owner: Any, static_numpy: bool) -> Value | None:
 
 def _may_be_written(part: Any) -> bool:
     return is_open(part) or isinstance(part, np.ndarray)
-
-
-def _inner(uses: Uses, inputs: Inputs, mapped: Map) -> tuple[Any, ...] | None:
-    found: list[Any] = []
-    for key, is_same in uses.reads:
-        its = key.learned.get(inputs) if is_same else None
-        places = [None] if its is None else [mapped.of_arrays[i] for i in its.positions]
-        if None in places or NOWHERE in places:
-            return None
-        found.append((key, tuple(places)))
-    return tuple(found)
 
 
 def objects_in(value: Any) -> list[Any]:

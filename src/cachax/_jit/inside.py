@@ -4,7 +4,8 @@ To compute their values beforehand would launch programs for each. Instead, one 
 computes them and returns them with the result (`results.py`).
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 import jax
@@ -23,6 +24,7 @@ from .._core.inputs import Inputs
 from .._core.memo import inputs_of, keys_of, memo_of
 from .._core.parts import NUMBERS
 from .demand import Ask, Slot, objects_in
+from .map import NOWHERE
 from .paths import joined
 from .plan import Call, Need, Plan
 
@@ -67,7 +69,13 @@ class New:
         if not self._computes_alike(need, owner, inputs):
             return False
         self._places.update(self._entry.spans[slot])
-        return all(map(self._note, self._computed(need, owner)))
+        read = values_read(self._entry, self.objects, need)
+        if read is None:
+            return False
+        known = [(i, each) for i, each, _ in read if each.is_known(self.objects[i])]
+        self.known |= dict.fromkeys(known)
+        computed = [(key, its) for i, key, its in read if (i, key) not in self.known]
+        return all(starmap(self._note, [(key, need.places), *computed]))
 
     def _computes_alike(self, need: Need, owner: Any, inputs: Inputs) -> bool:
         """Whether the body does the same inside, where all leaves are traced."""
@@ -88,40 +96,45 @@ class New:
         has_arrays = bool(need.value.positions)
         return has_arrays and are_numbers and key.computes_alike(owner)
 
-    def _computed(
-        self, need: Need, owner: Any
-    ) -> Iterator[tuple[Sequence[int], Iterable[Any]]]:
-        """What the program computes for this value: of which leaves, and which
-        properties that may be. Notes those that are known."""
-        slot, key = need.ask
-        yield need.places, [key]
-        if need.value.inner is not None:
-            for inner, its in need.value.inner:
-                if inner.is_known(owner):
-                    self.known[slot, inner] = None
-                else:
-                    yield its, [inner]
-            return
-        # It may read any value of the objects inside.
-        span, spans = self._entry.spans[slot], self._entry.spans
-        for other, (obj, its) in enumerate(zip(self.objects, spans, strict=True)):
-            if span.start <= its.start and its.stop <= span.stop:
-                known = _known_of(obj, [self._call.leaves[i] for i in its])
-                self.known |= {(other, x): None for x in known}
-                reads = key.all_read().intersection(keys_of(type(obj)).values())
-                if not reads <= {key, *known}:
-                    yield its, key.all_read()
-
-    def _note(self, computed: tuple[Sequence[int], Iterable[Any]]) -> bool:
-        """False if none of the leaves is new: the next call couldn't tell."""
-        its, keys = computed
-        sources = frozenset(map(index.token_of, keys))
+    def _note(self, key: Any, its: Sequence[int]) -> bool:
+        """The program computes this value of these leaves. False if none of them is
+        new: the next call couldn't tell."""
+        sources = frozenset([index.token_of(key)])
         leaves, new = self._call.leaves, self.leaves
         arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
         are_new = [i for i in arrays if index.is_new_for(leaves[i], sources)]
         for i in are_new:
             new[i] = sources.union(new.get(i, ()))
         return bool(are_new)
+
+
+def values_read(
+    entry: Any, objects: Sequence[Any], need: Need
+) -> list[tuple[int, Any, tuple[int, ...]]] | None:
+    """The values that a body may read in its turn, of its object and of those in it:
+    slots and keys, and the leaves that they are computed from. None if that is not
+    known."""
+    if not need.reads:
+        return []
+    found: list[Any] = []
+    own, span = need.ask[0], entry.spans[need.ask[0]]
+    inside = [
+        i
+        for i, x in enumerate(entry.spans)
+        if i != own and span.start <= x.start and x.stop <= span.stop
+    ]
+    for key, is_same in need.reads:
+        before = len(found)
+        for slot in [own] if is_same else inside:
+            inputs, mapped = inputs_of(objects[slot]), entry.maps[slot]
+            uses = None if inputs is None else key.learned.get(inputs)
+            if uses is not None:
+                places = [] if mapped is None else mapped.of_arrays
+                its = [places[i] for i in uses.positions] if places else [None]
+                found.append((slot, key, tuple(its or places)))
+        if len(found) == before:  # of an object that the body makes, maybe
+            found.append((own, key, need.places))
+    return None if any({None, NOWHERE} & {*its} for *_, its in found) else found
 
 
 def new_in_call(entry: Any, call: Call) -> New | None:
@@ -167,25 +180,14 @@ def is_new_code(
     arrays_of: dict[Any, dict[Any, str]] = {}
     for need in plan.needs:
         if not {*need.places}.isdisjoint(new):
-            for key, places in [(need.key, need.places), *(need.value.inner or ())]:
+            read = values_read(entry, entry.objects(call.tree), need) or ()
+            for slot, key, places in [(*need.ask, need.places), *read]:
                 ids = [f"id({reader.leaf(i)})" for i in places]
-                arrays_of.setdefault(key, {})[need.ask[0]] = joined(ids)
+                arrays_of.setdefault(key, {})[slot] = joined(ids)
     for each in arrays_of.values():  # inside, one object in two places is two
         if len(each) > 1:
             codes = ", ".join(each.values())
             conditions.append(f"len({{{codes}}}) == {len(each)}")
-    is_array = [isinstance(leaf, jax.Array) for leaf in call.leaves]
-    every = {i for span in entry.spans for i in span}
-    for need in plan.needs:
-        if need.value.inner is None:  # it may read a value of any object inside
-            its = [i for i in entry.spans[need.ask[0]] if is_array[i]]
-            others = [i for i in sorted(every.difference(its)) if is_array[i]]
-            mine, theirs = (
-                joined([f"id({reader.leaf(i)})" for i in x]) for x in (its, others)
-            )
-            conditions.append(f"len({{*{mine}}}) == {len(its)}")
-            if others:
-                conditions.append(f"{{*{mine}}}.isdisjoint({theirs})")
     return " and ".join(conditions)
 
 

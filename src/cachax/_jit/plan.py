@@ -56,6 +56,13 @@ class Need:
         """Whether all numbers that it depends on are leaves."""
 
     @property
+    def reads(self) -> Sequence[tuple[Any, bool]]:
+        """The values that the body read in its turn, and whether they are of the same
+        object."""
+        is_known = not self.value.by_object
+        return self.value.statics.uses.reads if is_known else ()
+
+    @property
     def is_ordered(self) -> bool:
         """Whether the order of dictionaries makes a difference."""
         return not self.value.by_object and self.value.statics.uses.is_ordered
@@ -358,12 +365,13 @@ def _choose_parts(
     plan.positions, plan.numbers = sorted(positions), sorted(numbers)
     plan.reads = {**before.reads}
     for need in plan.needs:
-        slot, inner = need.ask[0], need.value.inner
-        if inner is None or type(slot) is not int:  # it may have read any object
+        slot = need.ask[0]
+        are_its_own = all(is_same for _, is_same in need.reads)
+        if not are_its_own or type(slot) is not int:  # it may have read any object
             names = [frozenset(names_of(type(x))) for x in objects]
             plan.reads = dict(enumerate(names))
             return
-        its_names = [key.attrname for key in (need.key, *(key for key, _ in inner))]
+        its_names = [key.attrname for key in (need.key, *(x for x, _ in need.reads))]
         plan.reads[slot] = plan.reads.get(slot, frozenset()).union(its_names)
 
 
