@@ -199,8 +199,9 @@ class _Flattened:
             raise CannotRebuildError
 
     def _flatten(self, tree: Any) -> None:
-        """(Not by `jax.tree.flatten`: if a class raises in it, JAX
-        counts the levels above it as taken, until it can't flatten anything.)"""
+        """Note the leaves and the static parts. (Not by `jax.tree.flatten`: if a class
+        raises in it, JAX counts the levels above it as taken, until it can't flatten
+        anything.)"""
         level = default_registry.flatten_one_level(tree)
         if level is None and type(tree) is _NoLeaf:
             self._static[id(tree)] = tree
