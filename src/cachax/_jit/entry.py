@@ -180,16 +180,16 @@ class Entry:
         not known, and if it is not computed inside."""
         if not (self.inside or self.earlier):  # as it is for most
             return self.plan.look_up(args, kwargs)
+        for plan in self.inside if may_compute else ():
+            if (ready := plan.look_up(args, kwargs)) is not None:
+                return ready
         for plan in self.earlier:
             try:
                 return plan.find(args, kwargs)
             except Exception:  # it is not ready, or can't be read like this
                 pass
-        inside = self.inside if may_compute else ()
-        for plan in (*inside, self.plan, *self.earlier):
-            if (ready := plan.look_up(args, kwargs)) is not None:
-                return ready
-        return None
+        found = (plan.look_up(args, kwargs) for plan in (self.plan, *self.earlier))
+        return next(filter(None, found), None)
 
     def _set_find(self, call: Call) -> None:
         """What is ready for a call: as it is planned, or for new arrays."""
