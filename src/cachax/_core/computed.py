@@ -1,13 +1,14 @@
 """A value with a body: found, or computed once, at the level of its object."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 
-from .._compat import Tracer, settings
+from .._compat import Tracer, current_trace, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .copies import CannotRebuildError, Copy
@@ -479,6 +480,17 @@ class _Tables(threading.local):
 
 
 tables = _Tables()
+
+
+@contextmanager
+def running_table() -> Iterator[Table]:
+    """In this context, a trace has a table."""
+    table = Table(current_trace())
+    tables.running.append(table)
+    try:
+        yield table
+    finally:
+        tables.running.remove(table)
 
 
 def table_of(traces: set[Any]) -> Table | None:

@@ -11,7 +11,7 @@ import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
@@ -83,9 +83,19 @@ have a function `supplied`, for the values that the user supplied, and a provide
 NOT_PROVIDED: Any = object()
 
 
-def with_supplied(provide: Any, supplied: Any, assigned: Any) -> Provider:
-    """A provider that knows which values the user supplied, and which of them by
-    assignment: these stay when a field is assigned."""
+def with_supplied(
+    provide: Any, owner: Callable[[], Any], but: Container[Any] = ()
+) -> Provider:
+    """A provider that knows which values the user supplied for `owner()`, except those
+    of these names, and which of them by assignment: these stay when a field is
+    assigned."""
+
+    def supplied() -> dict[Any, Any]:
+        found = supplied_for(owner()).items()
+        return {key: x for key, x in found if key.attrname not in but}
+
+    def assigned() -> dict[Any, Any]:
+        return {key: x for key, x in supplied().items() if key.is_assigned(owner())}
 
     def after_a_change(key: Any) -> Any:
         return provide(key) if key in assigned() else NOT_PROVIDED

@@ -40,10 +40,10 @@ from . import program as programs
 from .demand import (
     Answers,
     Ask,
-    Course,
     Demand,
     Retrace,
     Value,
+    asks_of,
     call_of,
 )
 from .entry import Entry, NoLongerNew
@@ -56,6 +56,9 @@ from .program import Program, Unprepared, tracing
 _TRIES = 8
 """Traces that bring nothing new, until a function that never uses the same values twice
 has to compute inside what it was not given."""
+
+_COURSES = 100
+"""How many sequences of values that a function used are kept, for the same shapes."""
 
 _MANY_NEW = 8
 """Calls for which values had to be computed, until the function is compiled once more
@@ -97,8 +100,6 @@ class Function:
         self._likely: dict[Any, Entry | None] = Recent()
         """For calls unlike the last one, by the types of the arguments and the static
         ones. None where these don't say which."""
-        self._static_among: dict[int, tuple[int, ...]] = {}
-        """Which arguments are static, by how many there are."""
         note_entries(self)
 
     @property
@@ -147,10 +148,7 @@ class Function:
         static = self.options.static
         if static.numbers:
             count = len(args)
-            numbers = self._static_among.get(count)
-            if numbers is None:
-                numbers = self._static_among[count] = (*sorted(static.among(count)),)
-            look += (*map(args.__getitem__, numbers),)
+            look += (*[args[i] for i in static.numbers if -count <= i < count],)
         if kwargs:
             named = map(kwargs.get, static.names)
             look += (*kwargs, *map(type, kwargs.values()), *named)
@@ -214,7 +212,7 @@ class Function:
         _, _, args, kwargs = call
         # (Without a report, this is a call that `find` found nothing for.)
         is_tried = entry.mistaken or not watchers_of(Function, "call")
-        ready = None if is_tried else entry.planned(args, kwargs)
+        ready = None if is_tried else entry.look_up(args, kwargs, may_compute=False)
         if ready is None:
             out = self._call_computing_inside(entry, call)
             if out is not UNKNOWN:
@@ -233,7 +231,7 @@ class Function:
         """With values that are to be computed, or a function to be traced."""
         _, leaves, args, kwargs = call
         signature = signature_of(leaves)
-        course = entry.courses.get(signature) or Course()
+        courses = entry.courses.setdefault(signature, Recent(_COURSES))
         asks: Any = None
         known: set[Ask] = set()
         unstable: set[Any] = set()
@@ -241,7 +239,8 @@ class Function:
         computed = traced = False
         while True:
             demand = self._demand(entry, call)
-            demand.gather(course.asks(demand.answers) if asks is None else iter(asks))
+            learned = asks_of([*courses][::-1], demand.answers)
+            demand.gather(learned if asks is None else iter(asks))
             demand.gather(demand.supplied(entry.inside_asks))
             demand.is_last = tries_left == 0
             demand.unstable = unstable
@@ -265,9 +264,10 @@ class Function:
             tries_left -= known.issuperset(asks)
             known.update(asks)
         if traced:
-            course = entry.courses.setdefault(signature, Course())
             asked = demand.asked if demand.was_traced else answers
-            course.learn(answers, [*asked])
+            course = tuple((ask, answers[ask].packed.form) for ask in asked)
+            courses.pop(course, None)
+            courses[course] = None  # the last one
         entry.new_calls += computed
         is_planned = program is entry.plan.program and entry.plan.is_for(answers)
         is_planned = is_planned and not (traced or entry.mistaken)

@@ -36,7 +36,6 @@ from .._core.memo import (
     with_supplied,
 )
 from .._core.parts import NUMBERS
-from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.structure import flatten
 from .._core.uses import Uses
@@ -76,9 +75,6 @@ class Value:
     has_atoms: bool = False
     """Whether it depends on numbers that are not leaves, or on fields that are not in
     the tree."""
-    inner: tuple[Any, ...] | None = ()
-    """The values that the body read in its turn: keys and positions; None if they are
-    of other objects."""
     holders: tuple[int, ...] = ()
     """If it used no array: those of its object, likewise."""
     is_fixed: bool = True
@@ -105,32 +101,22 @@ class Retrace(BaseException):
         self.asks = asks
 
 
-class Course:
-    """What is used next: an ask, and what comes after it, by the form of the answer.
+Course = tuple[tuple[Ask, Form], ...]
+"""What a trace used, one after another. A function may look at the static part of a
+value, and use others depending on it."""
 
-    A function may look at the static part of a value and use others depending on it.
-    """
 
-    def __init__(self) -> None:
-        self.ask: Ask | None = None
-        self.after: dict[Form, Course] = Recent()
-
-    def learn(self, answers: Answers, order: Sequence[Ask]) -> None:
-        course = self
-        for ask in order:
-            if course.ask != ask:
-                course.ask = ask
-                course.after.clear()
-            course = course.after.setdefault(answers[ask].packed.form, Course())
-        course.ask = None
-
-    def asks(self, answers: Answers) -> Iterator[Ask]:
-        """One ask after another; `answers` must grow by each."""
-        course: Course | None = self
-        while course is not None and course.ask is not None:
-            yield course.ask
-            answer = answers.get(course.ask)
-            course = None if answer is None else course.after.get(answer.packed.form)
+def asks_of(courses: Iterable[Course], answers: Answers) -> Iterator[Ask]:
+    """What is used next, given `answers`, which must grow by each ask. Up to a value of
+    a different form, a function does what it did."""
+    for course in courses:
+        for ask, form in course:
+            if ask not in answers:
+                yield ask
+            if ask not in answers or answers[ask].packed.form != form:
+                break
+        else:
+            return
 
 
 class Demand:
@@ -221,12 +207,12 @@ class Demand:
         mapped = self._maps[slot] if isinstance(slot, int) else None
         inputs = None if mapped is None else inputs_of(owner)
         record = None if inputs is None else key.record(inputs)
-        if mapped is None or inputs is None or record is None:
-            return by_object(key, owner, self.static_numpy)
-        found = self._by_arrays(owner, key, mapped, inputs, record)
+        found: Value | None = None
+        if mapped is not None and inputs is not None and record is not None:
+            found = self._by_arrays(owner, key, mapped, inputs, record)
         if found is None:
             found = by_object(key, owner, self.static_numpy)
-            if found is not None:  # for the same program
+            if found is not None and record is not None:  # for the same program
                 found = replace(found, statics=record.statics)
         return found
 
@@ -258,7 +244,6 @@ class Demand:
             numbers=(*leaves, *mapped.statics(uses)),
             statics=record.statics,
             has_atoms=len(leaves) < len(numbers) or mapped.reads_dropped(uses),
-            inner=_inner(uses, inputs, mapped),
             holders=() if positions else holders,
         )
 
@@ -380,15 +365,7 @@ class Demand:
                 raise Retrace(self, (*self.answers, ask))
             return self._stand_in(ask, answer)
 
-        def supplied() -> dict[Any, Any]:
-            owner = self._objects.get(slot)
-            return {} if owner is None else supplied_for(owner)
-
-        def assigned() -> dict[Any, Any]:
-            owner = self._objects.get(slot)
-            return {k: x for k, x in supplied().items() if k.is_assigned(owner)}
-
-        return with_supplied(provide, supplied, assigned)
+        return with_supplied(provide, lambda: self._objects.get(slot))
 
     def _is_supplied(self, slot: Slot, key: Any) -> bool:
         """Whether the user put the value there: it is the same whatever the
@@ -452,17 +429,14 @@ def packed_of(
     if record.packed is None:
         record.packed = {}
     if static_numpy not in record.packed:
-        key, template, packed = record.key, record.template, None
-        value = template.fill(own)
-        if not has_hidden_arrays(value):
-            packed = pack(
-                value,
-                key.of(owner),
-                _traced_numbers(key, owner, value),
-                static_numpy,
-                (template.leaves, template.structure),
-            )
-        record.packed[static_numpy] = packed
+        key, (leaves, structure, _) = record.key, record.template
+        value = record.template.fill(own)
+        numbers, parts = _traced_numbers(key, owner, value), (leaves, structure)
+        record.packed[static_numpy] = (
+            None
+            if has_hidden_arrays(value)
+            else pack(value, key.of(owner), numbers, static_numpy, parts)
+        )
     found: Packed | None = record.packed[static_numpy]
     return found
 
@@ -514,17 +488,6 @@ def by_object(key: Computed, owner: Any, static_numpy: bool) -> Value | None:
 
 def _may_be_written(part: Any) -> bool:
     return is_open(part) or isinstance(part, np.ndarray)
-
-
-def _inner(uses: Uses, inputs: Inputs, mapped: Map) -> tuple[Any, ...] | None:
-    found: list[Any] = []
-    for key, is_same in uses.reads:
-        its = key.learned.get(inputs) if is_same else None
-        places = [None] if its is None else [mapped.of_arrays[i] for i in its.positions]
-        if None in places or NOWHERE in places:
-            return None
-        found.append((key, tuple(places)))
-    return tuple(found)
 
 
 def objects_in(value: Any) -> list[Any]:

@@ -45,7 +45,8 @@ class Entry:
             pairs = zip(self.layout.objects(tree), self.spans, strict=True)
             self.maps = [map_of(obj, span) for obj, span in pairs]
         self._reader: Reader | None = None
-        self.courses: dict[Any, Course] = Recent()
+        self.courses: dict[Any, dict[Course, None]] = Recent()
+        """What traces used, by the shapes of the arguments."""
         self.programs: dict[Any, Any] = Recent()
         self.plan = Plan()
         self.earlier: tuple[Plan, ...] = ()
@@ -174,19 +175,14 @@ class Entry:
         counts[what_is_new] = counts.get(what_is_new, 0 if counts else enough) + 1
         return counts[what_is_new] > enough
 
-    def look_up(self, args: Any, kwargs: Any) -> Ready | None:
+    def look_up(self, args: Any, kwargs: Any, may_compute: bool = True) -> Ready | None:
         """What a call takes that is unlike the last one; None if one of its values is
-        not known."""
-        for plan in self.inside:
-            try:
-                if plan.is_new(args, kwargs) and (ready := plan.look_up(args, kwargs)):
-                    return ready
-            except Exception:  # an array isn't where it was
-                pass
-        return (self.planned if self.earlier else self.plan.look_up)(args, kwargs)
-
-    def planned(self, args: Any, kwargs: Any) -> Ready | None:
-        """The same for a call that computes nothing inside."""
+        not known, and if it is not computed inside."""
+        if not (self.inside or self.earlier):  # as it is for most
+            return self.plan.look_up(args, kwargs)
+        for plan in self.inside if may_compute else ():
+            if (ready := plan.look_up(args, kwargs)) is not None:
+                return ready
         for plan in self.earlier:
             try:
                 return plan.find(args, kwargs)
@@ -205,7 +201,9 @@ class Entry:
             is_new = is_new_code(self, plan, inside.new_leaves, call)
             code = f"inside[{inside.key_code}] if {is_new} else ready[{plan.key_code}]"
             reader = self.reader(call.tree)
-            inside.is_new = reader.function(is_new)
+            inside.applies = reader.function(
+                f"{is_new} and is_as_then(args, kwargs)", is_as_then=inside.is_as_then
+            )
             self.find = reader.function(code, inside=inside.ready, ready=plan.ready)
 
     def compute_outside(self) -> None:

@@ -4,8 +4,8 @@ To compute their values beforehand would launch programs for each. Instead, one 
 computes them and returns them with the result (`results.py`).
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 import jax
@@ -24,64 +24,35 @@ from .._core.inputs import Inputs
 from .._core.memo import inputs_of, keys_of, memo_of
 from .._core.parts import NUMBERS
 from .demand import Ask, Slot, objects_in
+from .map import NOWHERE
 from .paths import joined
 from .plan import Call, Need, Plan
 
 UNKNOWN: Any = object()
 
 
-@dataclass
 class New:
-    """What is new in a call, and what is not."""
-
-    leaves: dict[int, frozenset[Any]] = field(default_factory=dict)
-    """Arrays, and properties of which no value is known for them: the next call is like
-    this one if they are new in it too."""
-    known: dict[Ask, None] = field(default_factory=dict)
-    """Values that the program takes, because they are known."""
-    types: dict[int, type] = field(default_factory=dict)
-    """Of the other leaves of these objects. For JAX, a number and an array are the
-    same, and so are arrays of JAX and of numpy."""
-
-
-def new_in_call(entry: Any, call: Call) -> New | None:
-    """None if a program can't compute the values that are new, or none is."""
-    plan, leaves = entry.plan, call.leaves  # another thread may replace the plan
-    needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
-    if not needs or any(need.value.by_object for need in needs):
-        return None  # a value that belongs to its object has to be known
-    if current_trace() is not CONCRETE or tracing_is_forbidden():
-        return None
-    if any(isinstance(x, Tracer) for x in leaves):
-        return None
-    choice = _Choice(entry, call)
-    if not all(map(choice.add, needs)):
-        return None
-    new, objects = choice.new, choice.objects
-    # A program that computes values does not take those of objects in known values.
-    if any(_has_known_inside(key.peek(objects[i], None)) for i, key in new.known):
-        return None
-    if any(_is_in_one_of(new.known, need.ask[0]) for need in plan.needs):
-        return None
-    if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
-        return None
-    new.types = {i: type(leaves[i]) for i in sorted(choice.places - new.leaves.keys())}
-    code = is_new_code(entry, plan, new.leaves, call)
-    is_new = entry.reader(call.tree).function(code)
-    return new if is_new(call.args, call.kwargs) else None
-
-
-class _Choice:
-    """Chooses which of the values that a function needs a program computes, and which
-    it takes."""
+    """What is new in a call, and what is not: which of the values that a function needs
+    a program computes, and which it takes."""
 
     def __init__(self, entry: Any, call: Call) -> None:
-        self.new = New()
+        self.leaves: dict[int, frozenset[Any]] = {}
+        """Arrays, and properties of which no value is known for them: the next call is
+        like this one if they are new in it too."""
+        self.known: dict[Ask, None] = {}
+        """Values that the program takes, because they are known."""
         self.objects = entry.objects(call.tree)
-        self.places: set[int] = set()
+        self._places: set[int] = set()
         """The leaves of the objects of which it computes values."""
         self._entry = entry
         self._call = call
+
+    @property
+    def types(self) -> dict[int, type]:
+        """Of the other leaves of these objects. For JAX, a number and an array are the
+        same, and so are arrays of JAX and of numpy."""
+        others = sorted(self._places - self.leaves.keys())
+        return {i: type(self._call.leaves[i]) for i in others}
 
     def add(self, need: Need) -> bool:
         """False if a program can neither compute the value nor take it."""
@@ -93,12 +64,18 @@ class _Choice:
         if need.is_ordered and key.is_order_seen(owner, inputs, uses):
             return False
         if key.is_known(owner):
-            self.new.known[need.ask] = None
+            self.known[need.ask] = None
             return True
         if not self._computes_alike(need, owner, inputs):
             return False
-        self.places.update(self._entry.spans[slot])
-        return all(map(self._note, self._computed(need, owner)))
+        self._places.update(self._entry.spans[slot])
+        read = values_read(self._entry, self.objects, need)
+        if read is None:
+            return False
+        known = [(i, each) for i, each, _ in read if each.is_known(self.objects[i])]
+        self.known |= dict.fromkeys(known)
+        computed = [(key, its) for i, key, its in read if (i, key) not in self.known]
+        return all(starmap(self._note, [(key, need.places), *computed]))
 
     def _computes_alike(self, need: Need, owner: Any, inputs: Inputs) -> bool:
         """Whether the body does the same inside, where all leaves are traced."""
@@ -119,40 +96,70 @@ class _Choice:
         has_arrays = bool(need.value.positions)
         return has_arrays and are_numbers and key.computes_alike(owner)
 
-    def _computed(
-        self, need: Need, owner: Any
-    ) -> Iterator[tuple[Sequence[int], Iterable[Any]]]:
-        """What the program computes for this value: of which leaves, and which
-        properties that may be. Notes those that are known."""
-        slot, key = need.ask
-        yield need.places, [key]
-        if need.value.inner is not None:
-            for inner, its in need.value.inner:
-                if inner.is_known(owner):
-                    self.new.known[slot, inner] = None
-                else:
-                    yield its, [inner]
-            return
-        # It may read any value of the objects inside.
-        span, spans = self._entry.spans[slot], self._entry.spans
-        for other, (obj, its) in enumerate(zip(self.objects, spans, strict=True)):
-            if span.start <= its.start and its.stop <= span.stop:
-                known = _known_of(obj, [self._call.leaves[i] for i in its])
-                self.new.known |= {(other, x): None for x in known}
-                reads = key.all_read().intersection(keys_of(type(obj)).values())
-                if not reads <= {key, *known}:
-                    yield its, key.all_read()
-
-    def _note(self, computed: tuple[Sequence[int], Iterable[Any]]) -> bool:
-        """False if none of the leaves is new: the next call couldn't tell."""
-        its, keys = computed
-        sources = frozenset(map(index.token_of, keys))
-        leaves, new = self._call.leaves, self.new.leaves
+    def _note(self, key: Any, its: Sequence[int]) -> bool:
+        """The program computes this value of these leaves. False if none of them is
+        new: the next call couldn't tell."""
+        sources = frozenset([index.token_of(key)])
+        leaves, new = self._call.leaves, self.leaves
         arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
         are_new = [i for i in arrays if index.is_new_for(leaves[i], sources)]
         for i in are_new:
             new[i] = sources.union(new.get(i, ()))
         return bool(are_new)
+
+
+def values_read(
+    entry: Any, objects: Sequence[Any], need: Need
+) -> list[tuple[int, Any, tuple[int, ...]]] | None:
+    """The values that a body may read in its turn, of its object and of those in it:
+    slots and keys, and the leaves that they are computed from. None if that is not
+    known."""
+    if not need.reads:
+        return []
+    found: list[Any] = []
+    own, span = need.ask[0], entry.spans[need.ask[0]]
+    inside = [
+        i
+        for i, x in enumerate(entry.spans)
+        if i != own and span.start <= x.start and x.stop <= span.stop
+    ]
+    for key, is_same in need.reads:
+        before = len(found)
+        for slot in [own] if is_same else inside:
+            inputs, mapped = inputs_of(objects[slot]), entry.maps[slot]
+            uses = None if inputs is None else key.learned.get(inputs)
+            if uses is not None:
+                places = [] if mapped is None else mapped.of_arrays
+                its = [places[i] for i in uses.positions] if places else [None]
+                found.append((slot, key, tuple(its or places)))
+        if len(found) == before:  # of an object that the body makes, maybe
+            found.append((own, key, need.places))
+    return None if any({None, NOWHERE} & {*its} for *_, its in found) else found
+
+
+def new_in_call(entry: Any, call: Call) -> New | None:
+    """None if a program can't compute the values that are new, or none is."""
+    plan, leaves = entry.plan, call.leaves  # another thread may replace the plan
+    needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
+    if not needs or any(need.value.by_object for need in needs):
+        return None  # a value that belongs to its object has to be known
+    if current_trace() is not CONCRETE or tracing_is_forbidden():
+        return None
+    if any(isinstance(x, Tracer) for x in leaves):
+        return None
+    new = New(entry, call)
+    if not all(map(new.add, needs)):
+        return None
+    # A program that computes values does not take those of objects in known values.
+    if any(_has_known_inside(key.peek(new.objects[i], None)) for i, key in new.known):
+        return None
+    if any(_is_in_one_of(new.known, need.ask[0]) for need in plan.needs):
+        return None
+    if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
+        return None
+    code = is_new_code(entry, plan, new.leaves, call)
+    is_new = entry.reader(call.tree).function(code)
+    return new if is_new(call.args, call.kwargs) else None
 
 
 def is_new_code(
@@ -173,25 +180,14 @@ def is_new_code(
     arrays_of: dict[Any, dict[Any, str]] = {}
     for need in plan.needs:
         if not {*need.places}.isdisjoint(new):
-            for key, places in [(need.key, need.places), *(need.value.inner or ())]:
+            read = values_read(entry, entry.objects(call.tree), need) or ()
+            for slot, key, places in [(*need.ask, need.places), *read]:
                 ids = [f"id({reader.leaf(i)})" for i in places]
-                arrays_of.setdefault(key, {})[need.ask[0]] = joined(ids)
+                arrays_of.setdefault(key, {})[slot] = joined(ids)
     for each in arrays_of.values():  # inside, one object in two places is two
         if len(each) > 1:
             codes = ", ".join(each.values())
             conditions.append(f"len({{{codes}}}) == {len(each)}")
-    is_array = [isinstance(leaf, jax.Array) for leaf in call.leaves]
-    every = {i for span in entry.spans for i in span}
-    for need in plan.needs:
-        if need.value.inner is None:  # it may read a value of any object inside
-            its = [i for i in entry.spans[need.ask[0]] if is_array[i]]
-            others = [i for i in sorted(every.difference(its)) if is_array[i]]
-            mine, theirs = (
-                joined([f"id({reader.leaf(i)})" for i in x]) for x in (its, others)
-            )
-            conditions.append(f"len({{*{mine}}}) == {len(its)}")
-            if others:
-                conditions.append(f"{{*{mine}}}.isdisjoint({theirs})")
     return " and ".join(conditions)
 
 

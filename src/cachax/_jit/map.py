@@ -6,7 +6,7 @@ by flattening a copy of the object with marks in place of its parts.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,11 +77,12 @@ def map_of(obj: Any, span: range) -> Map | None:
         return None
     try:
         search = _Search(obj, inputs, len(span))
+        places = search.places()
     except Exception:  # whatever the class's own code does with a mark
         return None
     places = {
         i: place if place is None or place == NOWHERE else span[place]
-        for i, place in search.places().items()
+        for i, place in places.items()
     }
     dropped = (i for i in search.fields() if places.get(i) == NOWHERE)
     return Map(inputs.shape, places, frozenset(dropped))
@@ -92,48 +93,39 @@ class _Search:
 
     def __init__(self, obj: Any, inputs: Inputs, count: int) -> None:
         self._obj = obj
-        self._inputs = inputs
         self._count = count
-        shape = inputs.shape
-        self.things = parts_in(obj, shape)
+        self._inputs = inputs
+        self._shape = shape = inputs.shape
+        self._marks = [*map(mark_for, inputs.arrays)]
+        pairs = zip(inputs.arrays, self._marks, strict=True)
+        self._arrays = [x if type(x) is bool else mark for x, mark in pairs]
+        """The same, with truth values as they are: a class may ask which it is."""
+        self._things = parts_in(obj, shape)
         self._ends: dict[int, int] = {}
         """For each part, the number after the last one inside."""
         for i in reversed(range(len(shape))):
             self._ends[i] = i + 1
             for _ in range(shape[i].parts if type(shape[i]) is Fields else 0):
                 self._ends[i] = self._ends[self._ends[i]]
-        self._arrays = [*map(_mark_for, inputs.arrays)]
-        self._plain = self._flattened({})
-        """With marks in place of the arrays alone."""
 
     def places(self) -> dict[int, int | None]:
-        shape, things = self._inputs.shape, self.things
-        every = self._units()
-        empty = {i for i in every if things[i] is None or _is_empty(things[i])}
-        units = {i: unit for i, unit in every.items() if i not in empty}
-        found = self._together(units) or self._together(
-            {i: x for i, x in self._units(is_whole=False).items() if i not in empty}
-        )
-        of_units, tree = found or (self._one_by_one(units), None)
+        plain = _Flattened(self._obj, self._arrays, {}, self._count)
+        try:
+            flagged = _Flattened(self._obj, self._marks, {}, self._count)
+        except Exception:
+            flagged = plain
+        pairs = zip(self._inputs.parts, self._marks, strict=True)
+        places = {
+            i: (flagged if type(x) is _Flag else plain).place(x) for i, x in pairs
+        }
+        units = self._units(range(len(self._shape)))
         # A class may well ask whether something is None.
-        nodes = {i: every[i] for i in empty}
-        of_nodes, _ = self._together(nodes) or (self._one_by_one(nodes), None)
-        places: dict[int, int | None] = {}
-        for i, place in [*of_units.items(), *of_nodes.items()]:
-            is_fixed = not may_change(things[i])
+        empty = [i for i in units if _is_empty(self._things[i])]
+        others = [i for i in units if i not in empty]
+        for i, place in [*self._found(others), *self._found(empty)]:
+            is_fixed = not may_change(self._things[i])
             inside = range(i, self._ends[i])
             places |= dict.fromkeys(inside, place if is_fixed else NOWHERE)
-        if tree is not None:
-            for i in self._containers(tree):
-                is_array = (x for x in range(i, self._ends[i]) if shape[x] is ARRAY)
-                places = {**dict.fromkeys(is_array), **places}
-        for number, part in enumerate(self._inputs.parts):
-            if part not in places:
-                mark = self._arrays[number]
-                is_flag = type(mark) is bool
-                places[part] = (
-                    self._place_of_flag(number) if is_flag else self._plain.place(mark)
-                )
         for i, end in self._ends.items():
             inside_it = {places.get(x, NOWHERE) for x in range(i + 1, end)}
             if inside_it == {NOWHERE}:  # then so is what is around them
@@ -143,72 +135,51 @@ class _Search:
     def fields(self) -> Iterator[int]:
         """The parts that are in the `__dict__` of the object itself."""
         part = 1
-        for name in self._inputs.shape[0].names:
+        for name in self._shape[0].names:
             if name in attributes(self._obj):
                 yield part
             part = self._ends[part]
 
-    def _units(self, is_whole: bool = True) -> dict[int, tuple[int, int]]:
-        """The parts that JAX takes as one thing, except arrays: how many parts are in
-        each, and how many numbers. If not `is_whole`, objects are taken apart."""
-        shape, things = self._inputs.shape, self.things
-        found: dict[int, tuple[int, int]] = {}
+    def _units(self, parts: Iterable[int]) -> list[int]:
+        """Those of these parts that JAX takes as one thing, except arrays."""
+        found: list[int] = []
         covered = 0
-        for i, kind in enumerate(shape):
+        for i in parts:
+            kind = self._shape[i]
             if i < covered or kind is ARRAY or isinstance(kind, type):
                 continue
-            inside = [x for x in range(i, self._ends[i]) if shape[x] is ARRAY]
             if type(kind) is Fields and kind.parts:
-                is_taken_apart = not is_whole or is_rebuilt(things[i])
-                has_arrays = any(type(things[x]) not in NUMBERS for x in inside)
-                if is_taken_apart or has_arrays:
+                inside = [self._things[x] for x in self._arrays_in(i)]
+                has_arrays = any(type(x) not in NUMBERS for x in inside)
+                if is_rebuilt(self._things[i]) or has_arrays:
                     continue
             covered = self._ends[i]
-            found[i] = (covered - i, len(inside))
+            found.append(i)
         return found
 
-    def _flattened(
-        self, units: dict[int, tuple[int, int]], flag: int | None = None
-    ) -> "_Flattened":
-        """With other marks in place of these parts, and one truth value changed."""
-        marks = {i: (_mark_for(self.things[i]), *unit) for i, unit in units.items()}
-        arrays = [not x if i == flag else x for i, x in enumerate(self._arrays)]
-        return _Flattened(self._obj, arrays, marks, self._count)
+    def _arrays_in(self, i: int) -> list[int]:
+        return [x for x in range(i, self._ends[i]) if self._shape[x] is ARRAY]
 
-    def _together(
-        self, units: dict[int, tuple[int, int]]
-    ) -> tuple[dict[int, int | None], "_Flattened"] | None:
-        """The places of all these; None if the class's own code makes use of one."""
+    def _found(self, units: Sequence[int]) -> Iterator[tuple[int, int | None]]:
+        """The places of all these. What the class's own code makes use of is taken
+        apart, or it is nowhere."""
+        marks = {
+            i: (mark_for(self._things[i]), self._ends[i] - i, len(self._arrays_in(i)))
+            for i in units
+        }
         try:
-            tree = self._flattened(units)
+            tree = _Flattened(self._obj, self._arrays, marks, self._count)
         except Exception:
-            return None
-        return {i: tree.place(mark) for i, (mark, *_) in tree.marks.items()}, tree
-
-    def _one_by_one(self, units: dict[int, tuple[int, int]]) -> dict[int, int | None]:
-        found: dict[int, int | None] = {}
-        for i, unit in units.items():
-            its, _ = self._together({i: unit}) or ({i: NOWHERE}, None)
-            found |= its
-        return found
-
-    def _place_of_flag(self, number: int) -> int | None:
-        """Where a truth value is, of which there are only two: see what the other one
-        changes."""
-        try:
-            other = self._flattened({}, number)
-            if other.structure != self._plain.structure:
-                return None
-        except Exception:
-            return None
-        pairs = enumerate(zip(self._plain.leaves, other.leaves, strict=True))
-        return next((i for i, (x, y) in pairs if x is not y), NOWHERE)
-
-    def _containers(self, tree: "_Flattened") -> Iterator[int]:
-        """Those whose copies are static parts of the tree."""
-        for i, new in tree.copies.items():
-            if tree.is_static(new) and new is not self.things[i] and not is_open(new):
-                yield i
+            half = len(units) // 2
+            if half:
+                yield from self._found(units[:half])
+                yield from self._found(units[half:])
+                return
+            (i,) = units
+            inside = self._units(range(i + 1, self._ends[i]))
+            yield from self._found(inside) if inside else [(i, NOWHERE)]
+            return
+        yield from ((i, tree.place(mark)) for i, (mark, *_) in marks.items())
 
 
 class _Flattened:
@@ -217,31 +188,30 @@ class _Flattened:
     def __init__(
         self, obj: Any, arrays: list[Any], marks: dict[int, Any], count: int
     ) -> None:
-        self.marks = marks
         copy = Copy(obj, arrays, instead=marks, is_written=False)
-        self.copies = copy.numbered
         for new, _ in copy.originals.values():
             provide_anything(new)
         self._own = {id(x): x for x in walk_fields(copy.obj)}
         self._static: dict[int, Any] = {}
         self.leaves: list[Any] = []
-        self.structure = self._flatten(copy.obj)
+        self._flatten(copy.obj)
         if len(self.leaves) != count:
             raise CannotRebuildError
 
-    def _flatten(self, tree: Any) -> Any:
-        """The structure. (Not by `jax.tree.flatten`: if a class raises in it, JAX
-        counts the levels above it as taken, until it can't flatten anything.)"""
+    def _flatten(self, tree: Any) -> None:
+        """Note the leaves and the static parts. (Not by `jax.tree.flatten`: if a class
+        raises in it, JAX counts the levels above it as taken, until it can't flatten
+        anything.)"""
         level = default_registry.flatten_one_level(tree)
         if level is None and type(tree) is _NoLeaf:
             self._static[id(tree)] = tree
         elif level is None:
             self.leaves.append(tree)
-        if level is None:
-            return None
-        parts, static = level
-        self._static |= {id(x): x for x in reached(static, self._fixed_parts)}
-        return type(tree), static, [*map(self._flatten, parts)]
+        if level is not None:
+            parts, static = level
+            self._static |= {id(x): x for x in reached(static, self._fixed_parts)}
+            for part in parts:
+                self._flatten(part)
 
     def _fixed_parts(self, thing: Any) -> list[Any]:
         """Without those of what is the object's own and can be changed."""
@@ -249,17 +219,17 @@ class _Flattened:
             return [thing.func, thing.args, *thing.keywords, *thing.keywords.values()]
         return [] if id(thing) in self._own and is_open(thing) else fields_in(thing)
 
-    def is_static(self, thing: Any) -> bool:
-        return id(thing) in self._static
-
     def place(self, mark: Any) -> int | None:
         """Where a mark is: see `Map.places`."""
         places = (i for i, leaf in enumerate(self.leaves) if leaf is mark)
-        return next(places, None if self.is_static(mark) else NOWHERE)
+        return next(places, None if id(mark) in self._static else NOWHERE)
 
 
 class _NoLeaf:
     """In place of what has no leaves: None, an empty list."""
+
+
+class _Flag(int): ...
 
 
 class _Whole(int): ...
@@ -271,19 +241,17 @@ class _Double(float): ...
 class _Text(str): ...
 
 
-def _mark_for(thing: Any) -> Any:
+def mark_for(thing: Any) -> Any:
     """Something that is found again by its identity, and is as good as `thing` for code
-    that looks at it, if that is possible. There are no others of a truth value."""
-    for cls, mark in ((int, _Whole), (float, _Double), (str, _Text)):
+    that looks at it, if that is possible."""
+    for cls, mark in ((bool, _Flag), (int, _Whole), (float, _Double), (str, _Text)):
         if type(thing) is cls:
             return mark(thing)
-    if type(thing) is bool:
-        return thing
-    return _NoLeaf() if thing is None or _is_empty(thing) else object()
+    return _NoLeaf() if _is_empty(thing) else object()
 
 
 def _is_empty(thing: Any) -> bool:
-    return is_rebuilt(thing) and not jax.tree.leaves(thing)
+    return thing is None or (is_rebuilt(thing) and not jax.tree.leaves(thing))
 
 
 def provide_anything(copy: Any) -> None:

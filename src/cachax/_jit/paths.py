@@ -24,19 +24,12 @@ from .._core.fields import (
     slots_of,
     walk_fields,
 )
-from .._core.parts import NUMBERS, identity_of, in_order, is_array, is_whole, take_apart
+from .._core.parts import identity_of, in_order, is_array, is_whole, take_apart
 from .._core.slots import Layout
-from .map import provide_anything
+from .map import mark_for, provide_anything
 
 _FILE = f"{__file__}: compiled"
 """Where tracebacks and profilers say that compiled code is."""
-
-
-class _Mark:
-    """In place of an array, to see which leaf it is."""
-
-    def __init__(self, code: str) -> None:
-        self.code = code
 
 
 class _Marked:
@@ -49,17 +42,20 @@ class _Marked:
         self._marked = marked
         """The ids of leaves. Some that are static parts may have them too."""
         self._around: set[int] = set()
-        self.objects: dict[int, str | None] = {}
-        """Expressions for the things in the tree, by the ids of their copies. None for
-        a thing that isn't copied and is there twice."""
+        self._codes: dict[int, str | None] = {}
+        """Expressions for the things in the tree, by the ids of their copies and marks.
+        None for a thing that isn't copied and is there twice."""
+        self._marks: list[Any] = []
         self.tree = tuple(map(self._copy, tree, reader.parameters))
 
     def _copy(self, thing: Any, code: str) -> Any:
         if is_array(thing):
-            return _Mark(code) if id(thing) in self._marked else thing
+            if id(thing) not in self._marked:
+                return thing
+            self._marks.append(mark_for(thing))
+            return self._noted(self._marks[-1], code)
         if is_whole(thing) or is_opaque(type(thing)) or id(thing) in self._around:
-            self.objects[id(thing)] = None if id(thing) in self.objects else code
-            return thing
+            return self._noted(thing, code)
         taken = take_apart(thing)
         codes = self._reader.parts(code, thing, taken.names)
         if taken.rebuild is None or codes is None:
@@ -68,21 +64,21 @@ class _Marked:
         parts = [*map(self._copy, taken.parts, codes)]
         self._around.discard(id(thing))
         if all(map(operator.is_, parts, taken.parts)):  # a static part, maybe
-            self.objects[id(thing)] = None if id(thing) in self.objects else code
-            return thing
+            return self._noted(thing, code)
         try:
             new = taken.rebuild(parts)
         except Exception:  # a class that looks at what it is built from
             return thing
         provide_anything(new)
-        self.objects[id(new)] = code
-        return new
+        return self._noted(new, code)
+
+    def _noted(self, thing: Any, code: str) -> Any:
+        self._codes[id(thing)] = None if id(thing) in self._codes else code
+        return thing
 
     def codes(self, things: Sequence[Any]) -> dict[int, str]:
         """Expressions for things in the copy, by their numbers."""
-        codes = (
-            x.code if type(x) is _Mark else self.objects.get(id(x)) for x in things
-        )
+        codes = (self._codes.get(id(x)) for x in things)
         return {i: code for i, code in enumerate(codes) if code is not None}
 
 
@@ -118,20 +114,16 @@ class Reader:
         """By flattening a copy with marks. What isn't a field has no expression."""
         structure: Any
         leaves, structure = jax.tree.flatten(tree)
-        every = {id(x) for x in leaves}
-        arrays = {id(x) for x in leaves if type(x) not in NUMBERS}
-        for marked_leaves in (every, arrays):
-            try:
-                marked = _Marked(tree, self, marked_leaves)
-                found, same = jax.tree.flatten(marked.tree)
-                objects = [] if layout is None else layout.objects(marked.tree)
-                is_same = same == structure
-            except Exception:  # whatever a class does with a mark; or it is too deep
-                continue
-            if is_same:
-                self._codes = marked.codes(found)
-                self._codes_of_objects = marked.codes(objects)
-                return
+        try:
+            marked = _Marked(tree, self, {*map(id, leaves)})
+            found, same = jax.tree.flatten(marked.tree)
+            objects = [] if layout is None else layout.objects(marked.tree)
+            is_same = same == structure
+        except Exception:  # whatever a class does with a mark; or it is too deep
+            return
+        if is_same:
+            self._codes = marked.codes(found)
+            self._codes_of_objects = marked.codes(objects)
 
     def leaf(self, number: int) -> str:
         """The expression for a leaf."""

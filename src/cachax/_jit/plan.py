@@ -56,6 +56,13 @@ class Need:
         """Whether all numbers that it depends on are leaves."""
 
     @property
+    def reads(self) -> Sequence[tuple[Any, bool]]:
+        """The values that the body read in its turn, and whether they are of the same
+        object."""
+        is_known = not self.value.by_object
+        return self.value.statics.uses.reads if is_known else ()
+
+    @property
     def is_ordered(self) -> bool:
         """Whether the order of dictionaries makes a difference."""
         return not self.value.by_object and self.value.statics.uses.is_ordered
@@ -173,8 +180,8 @@ class Plan:
         self.is_as_then: Read = nothing
         """Whether all but the arrays is as it was when this was learned, and the user
         stored no value on an object. No, if no values can be looked up."""
-        self.is_new: Read = nothing
-        """Whether a call is one for which this plan is, if something has to be new."""
+        self.applies: Read = nothing
+        """The same, and whether what has to be new is."""
         self.launcher: Any = None
         """Instead of the program: a function of the arguments, given values, and what
         knows what comes out."""
@@ -201,7 +208,7 @@ class Plan:
         known."""
         values: list[Any] = []
         try:
-            if not self.is_as_then(args, kwargs):
+            if not self.applies(args, kwargs):
                 return None
             for need, form in zip(self.needs, self.program.forms, strict=True):
                 packed = need.find(args, kwargs)
@@ -267,6 +274,7 @@ def plan_for(
         then = reader.function(now)(call.args, call.kwargs)
         code = f"not ({plan.supplied_code}) and {now} == then"
         plan.is_as_then = reader.function(code, then=then)
+        plan.applies = plan.is_as_then if new is None else nothing  # not known yet
     if not may_have_more and all(x.is_fixed for x in owned.values()):
         others = [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
         _find_ready(plan, before, call, reader, answers, owners, others)
@@ -357,12 +365,13 @@ def _choose_parts(
     plan.positions, plan.numbers = sorted(positions), sorted(numbers)
     plan.reads = {**before.reads}
     for need in plan.needs:
-        slot, inner = need.ask[0], need.value.inner
-        if inner is None or type(slot) is not int:  # it may have read any object
+        slot = need.ask[0]
+        are_its_own = all(is_same for _, is_same in need.reads)
+        if not are_its_own or type(slot) is not int:  # it may have read any object
             names = [frozenset(names_of(type(x))) for x in objects]
             plan.reads = dict(enumerate(names))
             return
-        its_names = [key.attrname for key in (need.key, *(key for key, _ in inner))]
+        its_names = [key.attrname for key in (need.key, *(x for x, _ in need.reads))]
         plan.reads[slot] = plan.reads.get(slot, frozenset()).union(its_names)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._compat import CONCRETE, UNSPECIFIED, Tracer, current_trace
 from .._core.calls import signature
-from .._core.computed import Argument, Table, tables
+from .._core.computed import Argument, running_table
 from .._core.levels import traces_in
 from .._core.memo import inputs_of, memo_of
 from .._core.parts import NUMBERS
@@ -144,7 +144,6 @@ class Program:
                 raise Unprepared
             demand = Demand((), (), leaves, False)
         _check_the_same(demand, leaves, values, self._transform)
-        table = Table(current_trace())
         try:
             copies = [] if self._layout is None else self._layout.objects(tree)
         except ValueError:  # a class that is rebuilt as a different one
@@ -152,7 +151,7 @@ class Program:
         demand.start()
         given = demand.fill(self.asks, values, leaves)
         demand.provide_for(copies, given)
-        table.arguments = [
+        arguments = [
             Argument(copy, inputs_of(copy), provider, is_shared)
             for copy, is_shared in zip(copies, demand.sharing(copies), strict=True)
             if (provider := memo_of(copy).provider) is not None
@@ -160,20 +159,20 @@ class Program:
         inside: Any = demand if self.computes_inside else None
         if self._brings and not _are_as_given(tree, leaves):
             leaves, inside = [], None
-        tables.running.append(table)
         try:
-            out = self.fun()(*args, **kwargs)
-            if not self._brings:
+            with running_table() as table:
+                table.arguments = arguments
+                out = self.fun()(*args, **kwargs)
+                if not self._brings:
+                    demand.check()
+                    return out
+                about, arrays = bring_out(out, tree, leaves, table, copies, inside)
                 demand.check()
-                return out
-            about, arrays = bring_out(out, tree, leaves, table, copies, inside)
-            demand.check()
-            return self._result(out, about, arrays)
+                return self._result(out, about, arrays)
         except Exception as error:
             demand.check_failed(error)
             raise
         finally:
-            tables.running.remove(table)
             given.clear()  # the memo of an object in a value holds them
 
 

@@ -5,7 +5,7 @@ for the old ones follow them. An object that is made inside comes out with the v
 that were computed on it there.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -438,25 +438,19 @@ def _pass_on_supplied(
     """An object that is returned as it is keeps the values that were assigned. Inside a
     trace, they are read from the argument."""
 
-    def provider(owner: Any, others: Container[Any]) -> Callable[[Any], Any]:
-        def supplied() -> dict[Any, Any]:
-            found = supplied_for(owner).items()
-            return {key: x for key, x in found if key.attrname not in others}
-
-        def assigned() -> dict[Any, Any]:
-            return {key: x for key, x in supplied().items() if key.is_assigned(owner)}
-
+    def provider(owner: Any, others: Container[Any]) -> Any:
         def provide(key: Any) -> Any:
-            return key.read(owner) if key in supplied() else NOT_PROVIDED
+            is_its = key.attrname not in others and key in supplied_for(owner)
+            return key.read(owner) if is_its else NOT_PROVIDED
 
-        return with_supplied(provide, supplied, assigned)
+        return with_supplied(provide, lambda: owner, others)
 
     tree, _ = entry.options.static.take_out(args, kwargs)
     is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
     for number, slot, is_same, assigned in returned:
         new, owner = objects_in(out)[number], entry.objects(tree)[slot]
         if is_traced:
-            given: Any = provider(owner, assigned)
+            given = provider(owner, assigned)
             memo_of(new).provider = given if is_same else given.after_a_change
             continue
         keys: Any = supplied_for(owner)

@@ -6,7 +6,7 @@ the batch is the property of every example, stacked: the body under `jax.vmap`.
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, ParamSpec, TypeVar, overload
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
 from .._compat import Tracer, at_trace, current_trace, trace_of
-from .._core.computed import Argument, Computed, Table, table_of, tables
+from .._core.computed import Argument, Computed, running_table, table_of
 from .._core.memo import NOT_PROVIDED, Provider, inputs_of, memo_of
 from .._core.slots import Layout, layout_of
 from .._core.structure import Structure, flatten
@@ -131,13 +131,9 @@ class _Batch:
 
         def of_one(number: Any, leaves: list[Any]) -> Any:
             one = self.structure.unflatten(leaves)
-            table = Table(current_trace())
-            tables.running.append(table)
-            try:
+            with running_table():
                 self.provide(one, number, options)
                 return fun(one)
-            finally:
-                tables.running.remove(table)
 
         mapped = jax.vmap(of_one, (0, [*self.axes]), out_axes, **options)
         return mapped(jnp.arange(self.size), self.leaves)
@@ -244,7 +240,9 @@ def _batch_key(key: Computed, axes: Axes, options: dict[str, Any]) -> BatchKey:
     return found  # type: ignore[no-any-return]
 
 
-@jax.tree_util.register_pytree_node_class
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["value"], meta_fields=["axes"]
+)
 @dataclass(frozen=True, eq=False)
 class _Stacked:
     """The values of all examples."""
@@ -262,13 +260,6 @@ class _Stacked:
             return structure.unflatten(
                 [x if axis is None else _unstacked(x, number) for x, axis in pairs]
             )
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
-        return (self.value,), self.axes
-
-    @classmethod
-    def tree_unflatten(cls, axes: Any, children: Sequence[Any]) -> "_Stacked":
-        return cls(children[0], axes)
 
 
 def _unstacked(stacked: Any, number: Any) -> Any:

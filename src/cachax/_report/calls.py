@@ -216,6 +216,8 @@ def _read_inside(entry: Any, objects: list[Any], passed: Any) -> list[tuple[Any,
     """The values that a program computes: keys, and objects."""
     needs = entry.plan.needs
     used = {need.ask: None for need in needs}
-    used |= {(n.ask[0], key): None for n in needs for key, _ in n.value.inner or ()}
+    used |= {
+        (n.ask[0], key): None for n in needs for key, is_same in n.reads if is_same
+    }
     slots = {ask: None for ask in used if isinstance(ask[0], int) and ask not in passed}
     return [(key, objects[slot]) for slot, key in slots]
