@@ -552,3 +552,39 @@ def test_what_a_value_depends_on_through_a_number(name: str, first: Any) -> None
     for rate in (7.0, jnp.asarray(7.0)):  # what was learned in a trace
         one, other = (dataclasses.replace(x, rate=rate) for x in (cached, plain))
         assert getattr(one, name) == getattr(other, name)
+
+
+@pytest.mark.parametrize("name", ["half", "scale", "step", "of_step"])
+def test_a_number_that_comes_from_a_number_is_traced(name: str) -> None:
+    counts = []
+    for jit, prop in ((cachax.jit, cachax.cached_property), (jax.jit, property)):
+        obj = chained(prop)
+        traces = 0
+
+        def fun(obj: Any) -> Any:
+            nonlocal traces
+            traces += 1
+            return obj.x * getattr(obj, name)
+
+        jitted = jit(fun)
+        for rate in range(1, 8):
+            new = dataclasses.replace(obj, rate=float(rate))
+            assert jitted(new)[0] == getattr(new, name)
+        counts.append(traces)
+    assert counts[0] <= counts[1] + 1
+
+
+def test_a_number_in_a_static_field_is_not_traced_inside() -> None:
+    obj = chained(cachax.cached_property)
+    cls = type(obj)
+    cls.chosen = cachax.cached_property(
+        lambda self: jnp.sum(self.x) * self.rate * (2 if self.order > 1 else 3)
+    )
+    cls.chosen.__set_name__(cls, "chosen")
+    use = cachax.jit(lambda obj: obj.chosen)
+    for number in range(12):
+        use(dataclasses.replace(obj, x=jnp.full(2, float(number))))
+    with cachax.record() as report:
+        assert use(dataclasses.replace(obj, x=jnp.full(2, 5.0))) == 60
+    assert {event.what.name for event in report.events} >= {"INSIDE"}
+    assert "COMPUTED" not in {event.what.name for event in report.events}

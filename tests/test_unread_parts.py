@@ -804,3 +804,21 @@ def test_a_loop_beside_a_static_field_with_an_array(array: Any) -> None:
     assert counts == {"total": 1}
     other = obj.replace(lattice=Lattice(3 * array(2)))
     assert (other.total, other.weighted) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(None, "default"), ("", "default"), ((), (1,)), ((1,), ())],
+    ids=repr,
+)
+def test_a_flatten_function_that_puts_in_a_default(first: Any, second: Any) -> None:
+    """Equal structures, and parts that differ."""
+    default = (1,) if isinstance(first, tuple) else "default"
+    cls = with_flatten(
+        lambda self: ((self.x,), self.config or default),
+        lambda self: jnp.sum(self.x) * (7 if self.config else 3),
+        config=None,
+    )
+    fun = cachax.jit(lambda obj: obj.value)
+    for config in (first, second, first, second):
+        assert fun(cls(ONES, config=config)) == (14 if config else 6)

@@ -142,8 +142,10 @@ class Computed(Key):
         reading = reading_of(obj)
         if reading is not None:
             context, original = reading
-            known = self.peek(original, MISSING) if context.only_known else MISSING
-            if context.only_known and known is MISSING:
+            takes_known = context.takes_known or self.is_supplied(original)
+            is_asked = takes_known and not context.computes
+            known = self.peek(original, MISSING) if is_asked else MISSING
+            if not context.computes and known is MISSING:
                 value = self.evaluate(obj, None)[0]
                 context.note_inlined(value)
                 return _Found(value)
@@ -247,25 +249,27 @@ class Computed(Key):
         with level_of(obj, self.body):
             return learn(self.body, obj, inputs, self.learned)
 
-    def leaves_traced(self, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
-        """Which leaves of the value depend on Python numbers that `jit` traces."""
-        return self.once(leaves_traced, obj, inputs, inputs.exactly)
+    def leaves_traced(
+        self, obj: Any, inputs: Inputs, numbers: frozenset[int]
+    ) -> tuple[bool, ...]:
+        """Which leaves of the value depend on these Python numbers, which `jit`
+        traces."""
+        return self.once(leaves_traced, obj, inputs, inputs.without(numbers), numbers)
 
-    def computes_alike(self, obj: Any) -> bool:
-        """Whether the body does the same for `obj` inside a program."""
-        inputs = inputs_of(obj)
-        if inputs is None:
-            return False
-        kind = inputs.exactly._replace(bits=())
-        return self.once(computes_alike, obj, inputs, kind)
+    def computes_alike(self, obj: Any, inputs: Inputs, numbers: frozenset[int]) -> bool:
+        """Whether the body does the same for `obj` inside a program, where these
+        numbers are traced."""
+        return self.once(computes_alike, obj, inputs, inputs.without(numbers), numbers)
 
-    def once(self, find: Callable[..., T], obj: Any, inputs: Inputs, kind: Given) -> T:
+    def once(
+        self, find: Callable[..., T], obj: Any, inputs: Inputs, kind: Given, *more: Any
+    ) -> T:
         """What `find` says about the body, for all objects of one kind."""
         place = (find, kind, settings())
         found: T | None = self._found_out.get(place)
         if found is None:
             with level_of(obj, self.body):
-                found = self._found_out[place] = find(self.body, obj, inputs)
+                found = self._found_out[place] = find(self.body, obj, inputs, *more)
         return found
 
     def is_supplied(self, obj: Any) -> bool:

@@ -49,11 +49,13 @@ def follow(
     obj: Any,
     inputs: Inputs,
     given: Sequence[Any],
-    traced_numbers: Iterable[int] = (),
+    traced_numbers: Iterable[int] | None = None,
     only_known: bool = False,
 ) -> Run:
-    """Run a body with these arrays in its object."""
-    numbers = inputs.numbers.difference(traced_numbers)
+    """Run a body with these arrays in its object, and with these Python numbers traced.
+    (Then the bodies of all values that it reads are a part of the trace. Otherwise
+    those are that would have to be computed, if it takes `only_known` ones.)"""
+    numbers = inputs.numbers.difference(traced_numbers or ())
     concrete = numbers | inputs.writable  # numpy computes differently
     arrays = [
         inputs.arrays[i] if i in concrete else trace.tracer(x, (i,))
@@ -64,7 +66,9 @@ def follow(
         for name in names_of(type(new)):
             attributes(new).pop(name, None)
     with at_trace(trace):
-        reading = Reading(trace, obj, copy, arrays, inputs, only_known)
+        takes_known = traced_numbers is None
+        computes = takes_known and not only_known
+        reading = Reading(trace, obj, copy, arrays, inputs, takes_known, computes)
         value = _run(body, reading, copy)
     leaves, structure = flatten(value, copy.is_copy)
     rebuilt = structure.unflatten([*map(copy.original, leaves)])

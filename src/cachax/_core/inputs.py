@@ -106,6 +106,13 @@ class Inputs:
         """All that a body can see without using the contents of an array."""
         return self.given((), ())._replace(supplied=self.supplied)
 
+    def without(self, numbers: Container[int]) -> "Given":
+        """The same whatever these numbers are."""
+        exactly = self.exactly
+        return exactly._replace(
+            bits=tuple(x for x in exactly.bits if x[0] not in numbers)
+        )
+
     @property
     def identity(self) -> tuple[Any, ...]:
         """What distinguishes an object with these inputs from others."""

@@ -88,7 +88,7 @@ def trace_body(
     body: Body,
     obj: Any,
     inputs: Inputs,
-    traced_numbers: Iterable[int] = (),
+    traced_numbers: Iterable[int] | None = None,
     only_known: bool = False,
 ) -> Traced | None:
     """None if the body can't be traced, or does more than return a value."""
@@ -147,19 +147,23 @@ def is_order_seen(body: Body, obj: Any, inputs: Inputs) -> bool:
     return here is None or there is None or not here.is_same(there)
 
 
-def leaves_traced(body: Body, obj: Any, inputs: Inputs) -> tuple[bool, ...]:
-    """Which leaves of the value depend on Python numbers that `jit` would trace."""
-    traced = trace_body(body, obj, inputs, traced_numbers=inputs.numbers)
+def leaves_traced(
+    body: Body, obj: Any, inputs: Inputs, numbers: Iterable[int]
+) -> tuple[bool, ...]:
+    """Which leaves of the value depend on these Python numbers, which `jit` would
+    trace."""
+    traced = trace_body(body, obj, inputs, numbers)
     return () if traced is None else tuple(traced.of_body.are_results)
 
 
-def computes_alike(body: Body, obj: Any, inputs: Inputs) -> bool:
-    """Whether a body does the same if the Python numbers of `obj` are traced: it
+def computes_alike(
+    body: Body, obj: Any, inputs: Inputs, numbers: Iterable[int]
+) -> bool:
+    """Whether a body does the same if these Python numbers of `obj` are traced: it
     returns none of them, and computes nothing from them alone. (Python has other rules
     than JAX: `2**40`.)"""
     outside, inside = (
-        trace_body(body, obj, inputs, numbers, only_known=True)
-        for numbers in ((), inputs.numbers)
+        trace_body(body, obj, inputs, traced) for traced in ((), numbers)
     )
     if outside is None or inside is None:
         return False

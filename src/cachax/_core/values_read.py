@@ -32,8 +32,10 @@ class Reading:
     copy: Copy
     arrays: Sequence[Any]
     inputs: Inputs
-    only_known: bool
-    """Whether the body computes what is not known yet, as a part of its trace."""
+    takes_known: bool
+    """Whether the body takes values that are known."""
+    computes: bool
+    """Whether others are computed. If not, their bodies are a part of the trace."""
     reads: dict[Any, None] = field(default_factory=dict)
     values: list[Any] = field(default_factory=list)
     not_followed: set[int] = field(default_factory=set)

@@ -40,7 +40,7 @@ from .._core.slots import layout_of
 from .._core.structure import flatten
 from .._core.uses import Uses
 from .._core.values import Form, Packed, has_hidden_arrays, pack
-from .map import NOWHERE, Map
+from .map import NOWHERE, Map, map_of
 
 Slot = Any
 """The number of an object among the arguments; or, for an object in a value, the `Ask`
@@ -505,6 +505,15 @@ def _traced_numbers(key: Computed, owner: Any, value: Any) -> tuple[bool, ...] |
     them."""
     if not any(type(x) in NUMBERS for x in flatten(value)[0]):
         return None
-    numbers = [x for x in jax.tree.leaves(owner) if type(x) in NUMBERS]
-    inputs = inputs_of(owner) if numbers else None
-    return None if inputs is None else key.leaves_traced(owner, inputs)
+    inputs = inputs_of(owner)
+    if inputs is None or not inputs.numbers:
+        return None
+    kind = inputs.without(inputs.numbers)
+    numbers = key.once(_numbers_in_leaves, owner, inputs, kind)
+    return key.leaves_traced(owner, inputs, numbers) if numbers else None
+
+
+def _numbers_in_leaves(_: Any, obj: Any, inputs: Inputs) -> frozenset[int]:
+    """Which of the numbers in an object are leaves: others are static."""
+    mapped = map_of(obj, range(len(jax.tree.leaves(obj))))
+    return frozenset(inputs.numbers) if mapped is None else mapped.numbers(inputs)

@@ -94,7 +94,9 @@ class New:
             return True
         are_numbers = all(type(x) in NUMBERS for x in others)
         has_arrays = bool(need.value.positions)
-        return has_arrays and are_numbers and key.computes_alike(owner)
+        if not (has_arrays and are_numbers):
+            return False
+        return bool(key.computes_alike(owner, inputs, mapped.numbers(inputs)))
 
     def _note(self, key: Any, its: Sequence[int]) -> bool:
         """The program computes this value of these leaves. False if none of them is

@@ -47,6 +47,12 @@ class Map:
         """Those of the arrays."""
         return [self.places[i] for i, kind in enumerate(self.shape) if kind is ARRAY]
 
+    def numbers(self, inputs: Inputs) -> frozenset[int]:
+        """The numbers of an object that are leaves."""
+        others = (None, NOWHERE)
+        places = self.of_arrays
+        return frozenset(i for i in inputs.numbers if places[i] not in others)
+
     def statics(self, uses: Any) -> list[int]:
         """The leaves that are static parts, and that a value depends on."""
         pairs = ((i, x) for i, x in self.places.items() if i not in uses.unread)
@@ -122,7 +128,11 @@ class _Search:
         # A class may well ask whether something is None.
         empty = [i for i in units if _is_empty(self._things[i])]
         others = [i for i in units if i not in empty]
-        for i, place in [*self._found(others), *self._found(empty)]:
+        nodes = {
+            i: NOWHERE if place is None and not plain.has(self._things[i]) else place
+            for i, place in self._found(empty)
+        }
+        for i, place in [*self._found(others), *nodes.items()]:
             is_fixed = not may_change(self._things[i])
             inside = range(i, self._ends[i])
             places |= dict.fromkeys(inside, place if is_fixed else NOWHERE)
@@ -209,6 +219,8 @@ class _Flattened:
             self.leaves.append(tree)
         if level is not None:
             parts, static = level
+            if not parts:
+                self._static[id(tree)] = tree
             self._static |= {id(x): x for x in reached(static, self._fixed_parts)}
             for part in parts:
                 self._flatten(part)
@@ -219,10 +231,14 @@ class _Flattened:
             return [thing.func, thing.args, *thing.keywords, *thing.keywords.values()]
         return [] if id(thing) in self._own and is_open(thing) else fields_in(thing)
 
+    def has(self, thing: Any) -> bool:
+        """Whether it is a static part."""
+        return id(thing) in self._static
+
     def place(self, mark: Any) -> int | None:
         """Where a mark is: see `Map.places`."""
         places = (i for i, leaf in enumerate(self.leaves) if leaf is mark)
-        return next(places, None if id(mark) in self._static else NOWHERE)
+        return next(places, None if self.has(mark) else NOWHERE)
 
 
 class _NoLeaf:
