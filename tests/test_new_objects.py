@@ -1393,3 +1393,50 @@ def test_sharded_arrays_that_are_new_beside_a_key_on_one_device() -> None:
     found = {event.what.name for event in report.events if "double" in event.name}
     assert "INSIDE" in found
     assert "COMPUTED" not in found
+
+
+class Weighted(flax.struct.PyTreeNode):
+    """Its value comes from an array that is new in every call and one that stays."""
+
+    x: Any
+    weights: Any
+
+    @cachax.cached_property
+    def product(self) -> Any:
+        computing("product")
+        return jnp.sum(self.x * self.weights) * jnp.ones(2)
+
+
+def weighted_steps(obj: Any) -> list[Any]:
+    step = cachax.jit(lambda o: (o.replace(x=o.x + o.product[0]), o.product))
+    objects = [obj]
+    for _ in range(2 * ENOUGH):
+        objects.append(step(objects[-1])[0])
+    return objects
+
+
+@pytest.mark.parametrize("kept", ["x", "weights"])
+def test_a_value_goes_with_either_of_its_arrays_before_it_is_looked_for(
+    kept: str,
+) -> None:
+    def value_of(obj: Any) -> Any:
+        (later,) = [x for x in index.contents_of(obj.x).later if len(x[2]) == 2]
+        (array,) = later[1][0]
+        return weakref.ref(array)
+
+    objects = weighted_steps(Weighted(jnp.ones(2), jnp.ones(2)))
+    value, array = value_of(objects[-2]), getattr(objects[-2], kept)
+    assert value() is not None
+    del objects
+    gc.collect()
+    assert value() is None
+    assert array is not None
+
+
+def test_clearing_an_array_clears_values_that_were_not_looked_for() -> None:
+    objects = weighted_steps(Weighted(jnp.ones(2), jnp.ones(2)))
+    cachax.clear(objects[-2].weights)
+    with computations() as counts:
+        assert not cachax.is_cached(objects[-2], "product")
+        _ = objects[-2].product
+    assert counts == {"product": 1}

@@ -262,7 +262,7 @@ class Writer:
             ("any", f"{{'u': {a}, 'v': a}}"),
             ("vector", f"{me}.x"),
             ("any", f"[{me}.x, a]"),
-            *[("number", self.number_of(me))] * 2,
+            *[("number", self.number_of(me))] * 4,
         ]
         if self.level == "p":
             found += [

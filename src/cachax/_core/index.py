@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass
+from itertools import repeat
 from typing import Any
 
 import jax
@@ -180,6 +181,9 @@ def candidates(key: Key, contents: tuple[Contents, ...] | None) -> Sequence[Reco
     """All records for these contents, whatever their static parts."""
     if not contents:
         return ()
+    for each in contents[1:]:
+        if each.later:
+            each.records  # noqa: B018 (it makes them)
     place = (source_of(key), tuple(map(_serial, contents)))
     records = contents[0].records.get(place, ())
     if len(records) == 1 and records[0].key is key:  # as most are
@@ -320,6 +324,7 @@ def put_later(
     `make(contents, parts)` then. This is done in every call with new arrays. With an
     array of numpy's among them, nothing is done."""
     contents: list[Contents] = []
+    found: Any
     for array in arrays:
         found = getattr(array, ATTRIBUTE, None)
         if found is None:
@@ -330,17 +335,33 @@ def put_later(
                 ATTRIBUTE, Contents()
             )
         contents.append(found)
-    refs = [*map(weakref.ref, contents)] if len(contents) > 1 else ()
-    later = [make, parts, refs]
+    owner = found  # one of them has it: one that is new, if there is one
     for each in contents:
-        each.sources = sources if not each.sources else each.sources | sources
-        if each.later:
-            others = [x for x in each.later if x and (x[0] is not make or x[2] != refs)]
-            each.later = (*others, later)
-            if len(others) > _MANY_LATER:
-                each.records  # noqa: B018 (it makes them)
+        if each.sources:
+            each.sources |= sources
         else:
-            each.later = (later,)
+            each.sources = sources
+            owner = each
+    later = [make, parts, ()]
+    if len(contents) > 1:  # it goes with any of them
+        later = _Later(later)
+        later[2] = [*map(weakref.ref, contents, repeat(later))]
+    if owner.later:
+        others = [
+            x for x in owner.later if x and (x[0] is not make or x[2] != later[2])
+        ]
+        owner.later = (*others, later)
+        if len(others) > _MANY_LATER:
+            owner.records  # noqa: B018 (it makes them)
+    else:
+        owner.later = (later,)
+
+
+class _Later(list[Any]):
+    """What is called when one of the arrays is gone."""
+
+    def __call__(self, _: Any) -> None:
+        self.clear()
 
 
 def _emptied(later: list[Any]) -> tuple[Any, ...]:
@@ -364,6 +385,15 @@ def forget(record: Record) -> None:
     _replace(record)
     record.is_cleared = True
     Changes.count += 1
+
+
+def forget_all(array: Any) -> None:
+    """Remove all records of an array, and those that are not made yet."""
+    for record in records_of(array):
+        forget(record)
+    for ref in weakref.getweakrefs(contents_of(array)):
+        if type(ref.__callback__) is _Later:
+            ref.__callback__.clear()
 
 
 def records_of(array: Any) -> list[Record]:

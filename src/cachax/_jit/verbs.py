@@ -171,8 +171,7 @@ def clear(obj: Any, *names: str) -> None:
         False
     """
     if isinstance(obj, jax.Array):
-        for record in index.records_of(obj):
-            index.forget(record)
+        index.forget_all(obj)
         for memo in [*memos.values()]:
             memo.drop_cleared()
         return
