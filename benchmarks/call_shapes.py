@@ -5,6 +5,7 @@ extra argument, beside an object of a class without cached properties. The bodie
 slow on purpose (`slow`): a value that is computed again shows in the ratio.
 """
 
+import collections
 import functools
 import itertools
 import random
@@ -1191,3 +1192,63 @@ def cases(quick: bool) -> Iterator[Case]:
 
 if __name__ == "__main__":
     main(cases)
+
+
+def in_turn(fun: Callable[..., Any], *objects: tuple[Any, ...]) -> Call:
+    """Each call takes the next of these arguments."""
+    arguments = itertools.cycle(objects)
+    return lambda: fun(*next(arguments))
+
+
+@shape("objects with different static fields, in turn")
+def _() -> tuple[Call, Call]:
+    ours = cachax.jit(lambda o: o.x * o.total)
+    by_hand = jax.jit(lambda o, t: o.x * t)
+    orders = (1, 2, 3)
+    return (
+        in_turn(ours, *((CachedNumbers(ONES, 2.0, n),) for n in orders)),
+        in_turn(by_hand, *((Numbers(ONES, 2.0, n), TOTAL) for n in orders)),
+    )
+
+
+@shape("a loop whose states are kept, beside an array that stays", NEW)
+def _() -> tuple[Call, Call]:
+    class Weighted(State):
+        @cachax.cached_property
+        def total(self) -> jax.Array:
+            return jnp.sum(self.params * self.data)
+
+    def step(s: Any) -> Any:
+        return stepped(s, s.total)
+
+    def by_hand_step(s: Any) -> Any:
+        return stepped(s, jnp.sum(s.params * s.data))
+
+    def keeping(step: Callable[..., Any], state: Any) -> Call:
+        states: collections.deque[Any] = collections.deque([state], maxlen=1000)
+        return lambda: states.append(step(states[-1]))
+
+    ours, by_hand = cachax.jit(step), jax.jit(by_hand_step)
+    return keeping(ours, Weighted(ONES, ONES)), keeping(by_hand, State(ONES, ONES))
+
+
+@shape("a loop with a value that reads a size, new in every step", NEW)
+def _() -> tuple[Call, Call]:
+    class Sized(State):
+        @cachax.cached_property
+        def size(self) -> int:
+            return len(self.data)
+
+        @cachax.cached_property
+        def mean(self) -> jax.Array:
+            return jnp.sum(self.data) / self.size
+
+    def step(s: Any) -> Any:
+        return s.replace(data=s.data - 1e-6 * s.mean * s.size)
+
+    def by_hand_step(s: Any) -> Any:
+        size = len(s.data)
+        return s.replace(data=s.data - 1e-6 * jnp.sum(s.data) / size * size)
+
+    ours, by_hand = cachax.jit(step), jax.jit(by_hand_step)
+    return loop(ours, Sized(ONES, ONES)), loop(by_hand, State(ONES, ONES))
