@@ -1440,3 +1440,88 @@ def test_clearing_an_array_clears_values_that_were_not_looked_for() -> None:
         assert not cachax.is_cached(objects[-2], "product")
         _ = objects[-2].product
     assert counts == {"product": 1}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Python computes with the number, and so does the program that is given values. In
+    a program of 32 bits, it would be too large."""
+
+    x: jax.Array
+    y: jax.Array
+    n: int
+
+    @cachax.cached_property
+    def mean(self) -> Any:
+        return jnp.mean(self.x)
+
+    @cachax.cached_property
+    def per_pair(self) -> Any:
+        return jnp.sum(self.y) / (self.n * (self.n - 1) / 2)
+
+
+def by_shape(obj: Any) -> Any:
+    return obj.mean if obj.x.ndim == 1 else obj.mean * 0 + obj.per_pair
+
+
+def in_a_context(obj: Any) -> Any:
+    with jax.default_matmul_precision("highest"):
+        value = obj.per_pair
+    return value + 0 * obj.mean
+
+
+@pytest.mark.parametrize("fun", [by_shape, in_a_context])
+def test_a_program_computes_no_value_that_was_not_looked_at(fun: Any) -> None:
+    use, expected = cachax.jit(fun), 3e9 / 4999950000.0
+    for number in range(ENOUGH + 4):
+        shape = (3,) if number < ENOUGH + 1 or fun is in_a_context else (2, 3)
+        obj = Pairs(jnp.full(shape, float(number)), jnp.full(3, 1e9), 100_000)
+        result = use(obj)
+        if fun is in_a_context or shape != (3,):
+            assert jnp.isclose(result, expected)
+            assert jnp.isclose(obj.per_pair, expected)
+
+
+def test_values_in_a_context_that_read_others_of_new_objects() -> None:
+    class Process(flax.struct.PyTreeNode):
+        x: jax.Array
+
+        @cachax.cached_property
+        def gram(self) -> Any:
+            return self.x @ self.x.T + jnp.eye(3)
+
+        @cachax.cached_property
+        def chol(self) -> Any:
+            return jnp.linalg.cholesky(self.gram)
+
+    @cachax.jit
+    def use(obj: Any) -> Any:
+        with jax.default_matmul_precision("highest"):
+            value = jnp.sum(obj.chol)
+        return value + jnp.sum(obj.gram)
+
+    for number in range(ENOUGH + 4):
+        x = jnp.full((3, 3), float(number))
+        gram = x @ x.T + jnp.eye(3)
+        expected = jnp.sum(jnp.linalg.cholesky(gram)) + jnp.sum(gram)
+        assert jnp.isclose(use(Process(x)), expected)
+
+
+def test_a_known_value_read_for_some_shapes_is_not_computed_inside() -> None:
+    class Two(NamedTuple):
+        first: Point
+        second: Point
+
+    use = cachax.jit(
+        lambda o: o.first.double[0] + (o.second.double[0] if len(o.first.x) > 2 else 0)
+    )
+    for number in range(ENOUGH + 4):
+        use(Two(Point(jnp.full(2, float(number))), Point(jnp.ones(1))))
+    use(Two(Point(jnp.ones(3)), Point(jnp.ones(1))))
+    second = Point(jnp.ones(1))
+    with computations() as counts:
+        for number in range(ENOUGH + 4):
+            first = Point(jnp.full(3, float(number)))
+            assert use(Two(first, second)) == 2 * number + 2
+    assert counts == {"double": ENOUGH + 5}

@@ -588,3 +588,32 @@ def test_a_number_in_a_static_field_is_not_traced_inside() -> None:
         assert use(dataclasses.replace(obj, x=jnp.full(2, 5.0))) == 60
     assert {event.what.name for event in report.events} >= {"INSIDE"}
     assert "COMPUTED" not in {event.what.name for event in report.events}
+
+
+def test_a_number_in_a_part_that_is_a_value_is_traced() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Part:
+        x: jax.Array
+        rate: float
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Model:
+        part: Part
+
+        @cachax.cached_property
+        def same(self) -> Any:
+            return self.part
+
+    traces = 0
+
+    @cachax.jit
+    def use(model: Any) -> Any:
+        nonlocal traces
+        traces += 1
+        return model.same.x * model.same.rate
+
+    for number in range(6):
+        assert use(Model(Part(ONES, float(number))))[0] == number
+    assert traces <= 2

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import pydantic
 import pytest
+from flax import nnx
 from scipy.spatial import KDTree
 
 import cachax
@@ -1297,3 +1298,102 @@ def test_static_values_do_not_need_a_program_for_each_object() -> None:
         for n in range(30):
             use(Counted(jnp.ones(2) * n))
     assert len(compiled) <= 2  # of the multiplication, and one to compute inside
+
+
+def test_an_argument_that_the_function_makes_unusable() -> None:
+    """The state of equinox raises when it is flattened after it was updated."""
+
+    class Net(eqx.Module):
+        count: eqx.nn.StateIndex
+        w: jax.Array
+
+        def __init__(self) -> None:
+            self.count = eqx.nn.StateIndex(jnp.array(0))
+            self.w = jnp.ones(2)
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.w)
+
+        def __call__(self, x: Any, state: Any) -> Any:
+            state = state.set(self.count, state.get(self.count) + 1)
+            return x * self.total, state
+
+    for jit in (cachax.jit, cachax.lift(eqx.filter_jit)):
+        net, state = eqx.nn.make_with_state(Net)()
+        step = jit(lambda net, state, x: net(x, state))
+        for _ in range(3):
+            y, state = step(net, state, 2.0)
+        assert y == 4
+        assert state.get(net.count) == 3
+
+
+def test_an_operation_on_a_parameter_before_a_value_is_read() -> None:
+    """The note of a trace that an nnx object has leads to all that was traced."""
+
+    class Regression(nnx.Module):
+        def __init__(self) -> None:
+            self.inputs = nnx.Variable(jnp.linspace(0.0, 1.0, 5))
+            self.weights = nnx.Param(jnp.zeros(5))
+
+        @cachax.cached_property
+        def features(self) -> Any:
+            computing("features")
+            return jnp.sin(self.inputs[...])
+
+    def loss(model: Any) -> Any:
+        penalty = jnp.sum(model.weights[...] ** 2)
+        return penalty + jnp.sum(model.features * model.weights[...])
+
+    @cachax.jit
+    def step(model: Any) -> Any:
+        grads = nnx.grad(loss)(model)
+        model.weights[...] -= 0.1 * grads.weights[...]
+        return model
+
+    model = Regression()
+    with computations() as counts:
+        for _ in range(4):
+            model = step(model)
+    assert counts == {"features": 1}
+
+
+def test_a_jitted_body_of_an_object_with_a_static_table() -> None:
+    class Table:
+        def __init__(self, k: Any) -> None:
+            self.k = k
+
+    @functools.partial(
+        jax.tree_util.register_dataclass, data_fields=["x"], meta_fields=["table"]
+    )
+    @dataclass(frozen=True, eq=False)
+    class Part:
+        x: jax.Array
+        table: Table
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return jnp.sum(self.x) + jnp.sum(self.table.k)
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True, eq=False)
+    class Wrap:
+        part: Part
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return self.part.total
+
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True, eq=False)
+    class Model:
+        part: Part
+
+        @cachax.cached_property
+        @jax.jit
+        def total(self) -> Any:
+            return Wrap(self.part).total
+
+    table = Table(jnp.ones(2))
+    for jit in (jax.jit, cachax.jit):
+        assert jit(lambda x: Model(Part(x, table)).total)(jnp.ones(2)) == 4

@@ -822,3 +822,66 @@ def test_a_flatten_function_that_puts_in_a_default(first: Any, second: Any) -> N
     fun = cachax.jit(lambda obj: obj.value)
     for config in (first, second, first, second):
         assert fun(cls(ONES, config=config)) == (14 if config else 6)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """A static part that an object and a part of it have."""
+
+    factor: float
+
+
+class Holding(flax.struct.PyTreeNode):
+    w: jax.Array
+    shared: Any = flax.struct.field(pytree_node=False)
+
+    @cachax.cached_property
+    def scaled(self) -> Any:
+        return self.w * getattr(self.shared, "factor", len(str(self.shared)))
+
+
+class Name(str): ...
+
+
+class Around(flax.struct.PyTreeNode):
+    config: Any = flax.struct.field(pytree_node=False)
+    part: Holding
+
+    @cachax.cached_property
+    def twice(self) -> Any:
+        return self.part.scaled * 2
+
+    @cachax.cached_property
+    def wrapped(self) -> Any:
+        return Wrapping(self.part).scaled * 2
+
+    @cachax.cached_property
+    def whole(self) -> Any:
+        return self.part
+
+
+class Wrapping(flax.struct.PyTreeNode):
+    part: Holding
+
+    @cachax.cached_property
+    def scaled(self) -> Any:
+        return self.part.scaled
+
+
+@pytest.mark.parametrize("make", [Shared, lambda n: Name("a" * int(n))])
+@pytest.mark.parametrize("name", ["twice", "wrapped"])
+def test_a_static_part_that_is_in_a_part_too(name: str, make: Any) -> None:
+    fun, w = cachax.jit(lambda obj: getattr(obj, name)), jnp.ones(2)
+
+    def inside(w: Any, shared: Any) -> Any:
+        other = make(10.0)
+        objects = [Around(shared, Holding(w, shared)), Around(other, Holding(w, other))]
+        return [getattr(obj, name)[0] for obj in objects]
+
+    for number in (1.0, 2.0, 3.0):
+        shared = make(number)
+        obj = Around(shared, Holding(w, shared))
+        assert getattr(obj, name)[0] == fun(obj)[0] == 2 * number
+        assert obj.whole.shared is shared
+        nested = cachax.jit(inside, static_argnums=1)
+        assert [float(x) for x in nested(w, shared)] == [2 * number, 20]

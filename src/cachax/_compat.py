@@ -37,6 +37,9 @@ MODULES = ("jaxlib", "jax._src", "jax.sharding")
 COMPILED = MODULES[0]
 """Those of them that are written in C++."""
 
+TRACES = (_core.Trace, _core.OpaqueTraceState)
+"""Traces, and what says which one something belongs to. (From 0.4.36 on.)"""
+
 CONCRETE: Trace = _core.eval_trace
 """The level of values that are not traced at all."""
 

@@ -57,10 +57,13 @@ class Copy:
     def __post_init__(self, root: Any, arrays: Iterable[Any]) -> None:
         self._root = root
         self._arrays = iter(arrays)
-        self._copies: dict[int, tuple[Any, Parts] | None] = {}
-        """By the id of a thing; None for those that the next part is in."""
+        self._copies: dict[int, tuple[Any, Parts, range] | None] = {}
+        """By the id of a thing: its copy, what is read with it, and which parts are in
+        it. None for those that the next part is in."""
         self._spans: dict[int, range] = {}
         """Which parts are in a copy, by its id."""
+        self._again: dict[int, range] = {}
+        """For a thing in a second place, by its number there: the parts in it."""
         self._arrays_seen = self._position = self._parts = 0
         self.obj, held = self._copy(root)
         self.read |= held
@@ -76,7 +79,7 @@ class Copy:
     def parts_in(self, thing: Any) -> set[int]:
         """The parts of the object that are in `thing`, which holds copies."""
         copies = filter(self.is_copy, walk_fields(thing))
-        return {part for x in copies for part in self._spans[id(x)]}
+        return self._with_first_places(p for x in copies for p in self._spans[id(x)])
 
     def parts_among(self, copy: Any, parts: Iterable[int], shape: Any) -> set[int]:
         """The numbers in the object of these parts of a copy inside, whose own shape
@@ -84,7 +87,18 @@ class Copy:
         span = self._spans[id(copy)]
         if len(shape) != len(span):  # one of them is in a different place, too
             return self.parts_in(copy)
-        return {span[part] for part in parts}
+        return self._with_first_places(span[part] for part in parts)
+
+    def _with_first_places(self, parts: Iterable[int]) -> set[int]:
+        """With what is in things that are in a different place, too."""
+        found: set[int] = set()
+        remaining = [*parts]
+        while remaining:
+            part = remaining.pop()
+            if part not in found:
+                found.add(part)
+                remaining += self._again.get(part, ())
+        return found
 
     def _copy(self, thing: Any) -> tuple[Any, Parts]:
         """A copy of a part, and what is read with the field that the part is in. (Parts
@@ -108,7 +122,9 @@ class Copy:
             if found is None:
                 raise CannotRebuildError
             if not is_rebuilt(thing):
-                return found[0], held | found[1]
+                copy, its, span = found
+                self._again[number] = span
+                return copy, held | its
         self._copies[id(thing)] = None
         taken, before = take_apart(thing), self._arrays_seen
         start = self._position
@@ -130,7 +146,7 @@ class Copy:
             held.update(*inside)
             if type(thing) in (dict, defaultdict) and len(thing) > 1:
                 held.add(ORDER)
-        self._copies[id(thing)] = new, held
+        self._copies[id(thing)] = new, held, span
         self.numbered[number] = new
         return new, held
 

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
-from .._compat import COMPILED, MODULES, Tracer
+from .._compat import COMPILED, MODULES, TRACES, Tracer
 
 Parts = Callable[[Any], list[Any]]
 """Lists what is directly inside an object, names and keys included."""
@@ -91,7 +91,12 @@ def all_parts(x: object) -> list[Any]:
     list_parts = parts_of(type(x))
     if list_parts is not None:
         return list_parts(x)
-    return [] if type(x) in plain_leaves else _referents(x)
+    return [] if type(x) in plain_leaves or _is_a_trace(type(x)) else _referents(x)
+
+
+def _is_a_trace(cls: type) -> bool:
+    """Or a note of one, which an nnx object has: it leads to all that is traced."""
+    return issubclass(cls, TRACES) or cls.__module__ == "flax.nnx.tracers"
 
 
 def made_locally(things: Iterable[Any]) -> list[Any]:

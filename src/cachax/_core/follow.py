@@ -36,6 +36,8 @@ class Run(NamedTuple):
     """Those of its value."""
     are_results: list[bool]
     """Which of them depend on an input."""
+    are_traced: list[bool]
+    """The same for all leaves, those of parts of the object included."""
     structure: Any
     uses: Uses | None
     """None if identity can't say."""
@@ -92,7 +94,9 @@ def follow(
         uses = uses._replace(is_varying=is_host)
     found = [trace.value(copy.original(x)) for x in leaves]
     are_results = [*map(trace.own, leaves)]
-    return Run(found, are_results, structure, uses, reading.values)
+    every = (flatten(x)[0] if copy.is_copy(x) else [x] for x in leaves)
+    are_traced = [trace.own(x) for each in every for x in each]
+    return Run(found, are_results, are_traced, structure, uses, reading.values)
 
 
 @runs_bodies

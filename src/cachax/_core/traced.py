@@ -41,9 +41,9 @@ class Traced(NamedTuple):
         """On these arrays. Those that it doesn't use may be anything."""
         jaxpr, is_used = without_unused(self.jaxpr)
         results = iter(eval_jaxpr(jaxpr, self.jaxpr.consts, *compress(arrays, is_used)))
-        leaves, are_results, structure, *_ = self.of_body
-        pairs = zip(leaves, are_results, strict=True)
-        return structure.unflatten(
+        run = self.of_body
+        pairs = zip(run.leaves, run.are_results, strict=True)
+        return run.structure.unflatten(
             [next(results) if is_result else x for x, is_result in pairs]
         )
 
@@ -153,7 +153,7 @@ def leaves_traced(
     """Which leaves of the value depend on these Python numbers, which `jit` would
     trace."""
     traced = trace_body(body, obj, inputs, numbers)
-    return () if traced is None else tuple(traced.of_body.are_results)
+    return () if traced is None else tuple(traced.of_body.are_traced)
 
 
 def computes_alike(

@@ -14,6 +14,7 @@ from .._compat import Tracer, current_trace
 from .._core.body import NewSubject
 from .._core.computed import Table, tables
 from .._core.slots import Layout, layout_of
+from .._core.values_read import reading_of
 from .._errors import StaleValueError
 from .demand import Ask, Demand, Retrace, call_of
 from .plan import signature_of
@@ -65,6 +66,8 @@ def call(jitted: Callable[[Any], Any], learned: dict[Any, Any], obj: Any) -> Any
     """What the body returns. `learned` has what it reads, by the structure of its
     object."""
     unstable: set[Any] = set()
+    if reading_of(obj) is not None:  # a copy, whose static parts may hold tracers
+        learned = {}
     while True:
         layout = layout_of((obj,))
         if layout is None:

@@ -319,7 +319,7 @@ class Function:
             return UNKNOWN
         demand = self._demand(entry, call)
         demand.gather(iter(new.known))
-        demand.is_last = demand.is_inside = True
+        demand.is_last, demand.may_compute = True, new.computed
         answers, program, values = self._program(entry, demand, call.args, types)
         if any(answer.by_object for answer in answers.values()):
             return UNKNOWN

@@ -6,7 +6,7 @@ for it until the end of the trace. That trace is then repeated with the value am
 inputs. Nothing is computed on a guess.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -147,8 +147,9 @@ class Demand:
         reads a value that it doesn't have."""
         self.is_last = False
         """What is missing is computed inside, whatever it costs."""
-        self.is_inside = False
-        """But not what is known, or supplied: this is for objects that are new."""
+        self.may_compute: Container[Ask] | None = None
+        """But nothing except these, and not what is known, or supplied: this is for
+        objects that are new. None if it is not."""
         self.computed = False
         """Whether a value had to be computed."""
         self.settings = settings()
@@ -340,7 +341,8 @@ class Demand:
             if slot not in self._objects:
                 return NOT_PROVIDED
             if self.is_last:
-                if self.is_inside and self._is_given(slot, key):
+                only = self.may_compute
+                if only is not None and (ask not in only or self._is_given(slot, key)):
                     raise Retrace(self, (*self.answers, ask))
                 return NOT_PROVIDED
             if self.unstable and not self.unstable.isdisjoint((ask, call_of(ask))):

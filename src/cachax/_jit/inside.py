@@ -23,7 +23,7 @@ from .._core import index
 from .._core.inputs import Inputs
 from .._core.memo import inputs_of, keys_of, memo_of
 from .._core.parts import NUMBERS
-from .demand import Ask, Slot, objects_in
+from .demand import Ask, Slot, Under, objects_in
 from .map import NOWHERE
 from .paths import joined
 from .plan import Call, Need, Plan
@@ -41,6 +41,8 @@ class New:
         like this one if they are new in it too."""
         self.known: dict[Ask, None] = {}
         """Values that the program takes, because they are known."""
+        self.computed: set[Ask] = set()
+        """Those that it may compute."""
         self.objects = entry.objects(call.tree)
         self._places: set[int] = set()
         """The leaves of the objects of which it computes values."""
@@ -74,6 +76,7 @@ class New:
             return False
         known = [(i, each) for i, each, _ in read if each.is_known(self.objects[i])]
         self.known |= dict.fromkeys(known)
+        self.computed |= {need.ask, *((i, each) for i, each, _ in read)}
         computed = [(key, its) for i, key, its in read if (i, key) not in self.known]
         return all(starmap(self._note, [(key, need.places), *computed]))
 
@@ -119,7 +122,8 @@ def values_read(
     if not need.reads:
         return []
     found: list[Any] = []
-    own, span = need.ask[0], entry.spans[need.ask[0]]
+    own = need.ask[0].slot if type(need.ask[0]) is Under else need.ask[0]
+    span = entry.spans[own]
     inside = [
         i
         for i, x in enumerate(entry.spans)
@@ -145,6 +149,8 @@ def new_in_call(entry: Any, call: Call) -> New | None:
     needs = [need for need in plan.needs if isinstance(need.ask[0], int)]
     if not needs or any(need.value.by_object for need in needs):
         return None  # a value that belongs to its object has to be known
+    if any(type(need.ask[0]) is Under for need in plan.needs):
+        return None
     if current_trace() is not CONCRETE or tracing_is_forbidden():
         return None
     if any(isinstance(x, Tracer) for x in leaves):

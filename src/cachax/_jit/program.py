@@ -19,6 +19,7 @@ from .._core.levels import traces_in
 from .._core.memo import inputs_of, memo_of
 from .._core.parts import NUMBERS
 from .._core.slots import layout_of
+from .._core.structure import Structure
 from .._errors import LiftError
 from .demand import Answers, Demand, Retrace
 from .entry import Entry
@@ -133,7 +134,8 @@ class Program:
             # No trace: `debug_nans` looks for an operation, or a lifted decorator.
             return self._without_trace(*(demand.call if is_mine else (args, kwargs)))
         tree, _ = self._static.take_out(args, kwargs)
-        leaves = jax.tree.leaves(tree)
+        # (The function may change what is in it, or make it unusable.)
+        leaves, structure = jax.tree.flatten(tree)
         if self._transform is not jax.jit:
             if not any(isinstance(x, Tracer) for x in leaves):  # they are the caller's
                 return self._without_trace(args, kwargs)
@@ -157,7 +159,7 @@ class Program:
             if (provider := memo_of(copy).provider) is not None
         ]
         inside: Any = demand if self.computes_inside else None
-        if self._brings and not _are_as_given(tree, leaves):
+        if self._brings and not _are_as_given(structure, leaves):
             leaves, inside = [], None
         try:
             with running_table() as table:
@@ -166,7 +168,8 @@ class Program:
                 if not self._brings:
                     demand.check()
                     return out
-                about, arrays = bring_out(out, tree, leaves, table, copies, inside)
+                given_as = Structure(structure)
+                about, arrays = bring_out(out, given_as, leaves, table, copies, inside)
                 demand.check()
                 return self._result(out, about, arrays)
         except Exception as error:
@@ -176,10 +179,10 @@ class Program:
             given.clear()  # the memo of an object in a value holds them
 
 
-def _are_as_given(tree: Any, leaves: list[Any]) -> bool:
+def _are_as_given(structure: Any, leaves: list[Any]) -> bool:
     """Whether these are the leaves that a program takes. A class may compute others
     when it is rebuilt."""
-    again = jax.tree.leaves(jax.tree.unflatten(jax.tree.structure(tree), leaves))
+    again = jax.tree.leaves(jax.tree.unflatten(structure, leaves))
     return len(again) == len(leaves) and all(map(operator.is_, again, leaves))
 
 

@@ -266,19 +266,20 @@ def _keys_among(leaves: Sequence[Any]) -> tuple[int, ...]:
 
 def bring_out(
     out: Any,
-    tree: Any,
+    structure: Structure,
     given: Sequence[Any],
     table: Table,
     arguments: Sequence[Any],
     inside: Demand | None,
 ) -> tuple[About, list[Any]]:
-    """What comes out with the result of a trace, and the arrays in it. If values of
-    `arguments` were computed inside, that is for the objects of this call."""
+    """What comes out with the result of a trace, and the arrays in it. `structure` is
+    that of the arguments. If values of `arguments` were computed inside, that is for
+    the objects of this call."""
     leaves = jax.tree.leaves(out)
     places = {id(x): i for i, x in enumerate(given) if isinstance(x, Tracer)}
     origins = [id(table.origin(leaf)) for leaf in leaves]
     about = About()
-    structures = (Structure(jax.tree.structure(x)) for x in (tree, out))
+    structures = (structure, Structure(jax.tree.structure(out)))
     about.trees = (*structures, *map(_keys_among, (given, leaves)))
     about.follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     found: list[tuple[Brought, Sequence[Any]]] = []

@@ -64,7 +64,8 @@ def _values() -> Iterator[tuple[str, list[Any]]]:
         inputs = inputs_of(obj)
         own = set() if inputs is None else {*map(id, inputs.arrays)}
         for key, value in [*memo.values.items()]:
-            if key not in memo.indexed:
+            known = memo.indexed.get(key)
+            if known is None or id(known.template) not in templates:
                 leaves = jax.tree.leaves(value)
                 yield name_of(key), [x for x in leaves if id(x) not in own]
         for key, folded in [*memo.folded.items()]:
