@@ -163,3 +163,36 @@ def test_how_random_numbers_are_made() -> None:
         with jax.threefry_partitionable(is_partitionable):
             expected = jax.random.normal(jax.random.key(0), (3,))
             assert noise.noise.tolist() == use(noise).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_a_value_of_its_object_in_a_context(is_dropped: bool) -> None:
+    @jax.tree_util.register_pytree_node_class
+    class Object:
+        def __init__(self, x: Any, k: Any = (1.0,)) -> None:
+            self.x, self.k = x, k
+
+        def tree_flatten(self) -> Any:
+            return ((self.x,) if is_dropped else (self.x, self.k)), None
+
+        @classmethod
+        def tree_unflatten(cls, _: Any, children: Any) -> Any:
+            return cls(*children)
+
+        @cachax.cached_property
+        def scaled(self) -> Any:
+            computing("scaled")
+            return jnp.sum(self.x) * self.k[0]
+
+    @cachax.jit
+    def use(obj: Any) -> Any:
+        with jax.default_matmul_precision("highest"):
+            return obj.scaled
+
+    kind: Any = list if is_dropped else np.array
+    obj = Object(jnp.arange(3.0), kind([5.0]))
+    with computations() as counts:
+        assert [use(obj) for _ in range(3)] == [15, 15, 15]
+    assert counts == {"scaled": 1}
+    obj.k = kind([7.0])
+    assert use(obj) == use(obj) == 21

@@ -193,8 +193,7 @@ class Demand:
     def _answer(self, slot: Slot, key: Computed) -> Value | None:
         if type(slot) is Under:
             with configured(slot.settings):
-                answer = self._answer(slot.slot, key)
-            return None if answer is None or answer.by_object else answer
+                return self._answer(slot.slot, key)
         owner = self._objects[slot]
         is_known = key.peek(owner, self) is not self
         if not is_known and not key.can_be_computed():

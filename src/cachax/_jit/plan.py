@@ -4,12 +4,14 @@ and which program."""
 import types
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
 
+from .._compat import configured
 from .._core import index
 from .._core.fields import BUILTIN_ATOMS, instance_dict, is_frozen, may_change, walk
 from .._core.memo import keys_of
@@ -82,7 +84,10 @@ class Need:
         """The value for these arguments, if it is known."""
         like = self.value
         if like.by_object:
-            found = by_object(self.key, self._owner(args, kwargs), self._static_numpy)
+            owner, slot = self._owner(args, kwargs), self.ask[0]
+            is_under = type(slot) is Under
+            with configured(slot.settings) if is_under else nullcontext():
+                found = by_object(self.key, owner, self._static_numpy)
             return None if found is None else found.packed
         statics = like.statics
         if like.numbers:
