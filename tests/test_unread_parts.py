@@ -885,3 +885,45 @@ def test_a_static_part_that_is_in_a_part_too(name: str, make: Any) -> None:
         assert obj.whole.shared is shared
         nested = cachax.jit(inside, static_argnums=1)
         assert [float(x) for x in nested(w, shared)] == [2 * number, 20]
+
+
+def test_a_part_that_is_given_to_a_cached_method() -> None:
+    """The second property finds the key of the first one, which has read the part."""
+
+    class Named:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Named) and self.factor == other.factor
+
+        def __hash__(self) -> int:
+            return 0
+
+        @cachax.cached_property
+        def double(self) -> float:
+            return self.factor * 2
+
+    class Model(flax.struct.PyTreeNode):
+        x: jax.Array
+        config: Named = flax.struct.field(pytree_node=False)
+
+        @cachax.cached_method
+        def scaled(self, config: Named) -> Any:
+            return jnp.sum(self.x) * config.factor
+
+        @cachax.cached_property
+        def first(self) -> Any:
+            return self.scaled(self.config)
+
+        @cachax.cached_property
+        def second(self) -> Any:
+            return self.scaled(self.config) + 1
+
+    use = cachax.jit(lambda obj: (obj.first, obj.second))
+    for factor in (2.0, 5.0, 7.0):
+        obj = Model(ONES, Named(factor))
+        assert (obj.first, obj.second) == (2 * factor, 2 * factor + 1)
+        assert use(obj) == (2 * factor, 2 * factor + 1)
+    obj.config.factor = 3.0
+    assert (obj.first, obj.second) == (6, 7)

@@ -17,6 +17,7 @@ from .memo import inputs_of
 from .reads import runs_bodies
 from .recent import Recent
 from .values import static_identity
+from .values_read import note_parts
 
 Place = int | str
 """The number of a positional argument, or the name of a keyword."""
@@ -129,6 +130,7 @@ class Calls:
         """For calls with these arguments. In the places `subjects` is what a value is
         kept for: one object, or the parts of a `Together`."""
         subjects = tuple(subjects)
+        note_parts([x for place, x in given.items() if place not in subjects])
         arguments = Arguments(given | dict.fromkeys(subjects))
         identity = arguments.identity()
         call = (identity, subjects, is_one)

@@ -156,8 +156,8 @@ def reading_of(obj: Any) -> tuple[Reading, Any] | None:
 
 
 def note_parts(obj: Any) -> None:
-    """A body reads a value of an object that it has made around parts of its object:
-    what of these is read is not known."""
+    """A body reads a value of something that it has made around parts of its object,
+    or gives it to a cached method: what of these is read is not known."""
     for reading in running.stack:
         if any(map(reading.copy.is_copy, walk_fields(obj))):
             reading.note_all()
