@@ -293,7 +293,7 @@ class Function:
         self, entry: Entry, demand: Demand, args: Any, inside: Any = None
     ) -> tuple[Answers, Program, list[Any]]:
         """What was gathered, the program that takes it, and the arrays in it. With
-        `inside`, the program computes values itself, for leaves of these types."""
+        `inside`, it computes values itself: for leaves of which types, and which."""
         answers = demand.in_order()
         looks = [(ask, x.packed.form, x.looks) for ask, x in answers.items()]
         key = (settings(), inside, demand.all_supplied(), *looks)
@@ -320,7 +320,8 @@ class Function:
         demand = self._demand(entry, call)
         demand.gather(iter(new.known))
         demand.is_last, demand.may_compute = True, new.computed
-        answers, program, values = self._program(entry, demand, call.args, types)
+        inside = (types, frozenset(new.computed))
+        answers, program, values = self._program(entry, demand, call.args, inside)
         if any(answer.by_object for answer in answers.values()):
             return UNKNOWN
         plan = entry.plan_inside(answers, program, new, call)
