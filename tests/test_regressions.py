@@ -27,6 +27,8 @@ from scipy.spatial import KDTree
 import cachax
 from cachax.lab import compilations, computations, computing
 
+from families import NNX_IS_PYTREE
+
 
 def static(**kwargs: Any) -> Any:
     return field(metadata={"static": True}, **kwargs)
@@ -1328,6 +1330,7 @@ def test_an_argument_that_the_function_makes_unusable() -> None:
         assert state.get(net.count) == 3
 
 
+@pytest.mark.skipif(not NNX_IS_PYTREE, reason="nnx modules are not pytrees")
 def test_an_operation_on_a_parameter_before_a_value_is_read() -> None:
     """The note of a trace that an nnx object has leads to all that was traced."""
 
