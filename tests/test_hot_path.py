@@ -494,6 +494,27 @@ def test_others_with_one_of_its_arrays_make_no_difference(use: Any) -> None:
     assert counted(use_new)["functions"] <= few
 
 
+class Wave(flax.struct.PyTreeNode):
+    x: jax.Array
+    speed: float
+
+    @cachax.cached_property
+    def height(self) -> jax.Array:
+        return jnp.sum(jnp.cos(self.x * self.speed))
+
+
+def test_a_number_that_is_new_in_every_call() -> None:
+    """Its value is computed in the program, like that of a new array."""
+    use = cachax.jit(lambda wave: wave.height + 1)
+
+    def use_new() -> None:
+        use(Wave(ONES, 0.5 * next(NUMBERS)))
+
+    for _ in range(40):
+        use_new()
+    assert counted(use_new)["functions"] < 150
+
+
 def test_new_objects_whose_values_are_not_computed_inside() -> None:
     """Nothing is learned again in each call, but the value is computed."""
     fun = cachax.jit(lambda o: o.y * o.total)

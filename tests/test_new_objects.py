@@ -1203,6 +1203,63 @@ def test_a_number_that_is_new_beside_an_array_that_is_not() -> None:
     assert counts == {"gram": len(objects), "total": len(objects), "size": 1}
 
 
+@pytest.mark.parametrize("first", ["gram", "total"])
+def test_a_value_of_a_new_number_that_was_read_before(first: str) -> None:
+    """Computed inside for most numbers, but not for those that are known."""
+    x = jnp.ones(4)
+    use = cachax.jit(lambda o: o.total + 1)
+    for i in range(3 * ENOUGH):
+        obj = ScaledKernel(x, 0.5 * i)
+        with computations() as counts:
+            if i % 3 == 0:
+                getattr(obj, first)
+            assert use(obj) == use(obj) == 2.0 * i + 5
+            assert use(ScaledKernel(x, 0.5 * i)) == 2.0 * i + 5
+        assert counts == {"gram": 1, "total": 1, **({} if i else {"size": 1})}
+
+
+def test_the_value_of_a_new_number_after_clear_and_preset() -> None:
+    x = jnp.ones(4)
+    use = cachax.jit(lambda o: o.total + 1)
+    for i in range(2 * ENOUGH):
+        use(ScaledKernel(x, 0.5 * i))
+    obj = ScaledKernel(x, -1.0)
+    with computations() as counts:
+        assert use(obj) == 1
+        cachax.clear(obj)
+        assert use(obj) == 1
+    assert counts == {"gram": 2, "total": 2, "size": 1}
+    assert use(cachax.preset(ScaledKernel(x, -2.0), total=jnp.float32(7))) == 8
+    assert use(cachax.preset(ScaledKernel(x, -3.0), gram=jnp.ones(4))) == 9
+    assert use(ScaledKernel(x, -2.0)) == -3
+
+
+@pytest.mark.parametrize("other", [2, True, np.float32(3), jnp.float32(4), 5j])
+def test_other_kinds_of_numbers_after_many_new_ones(other: Any) -> None:
+    x = jnp.ones(4)
+    use = cachax.jit(lambda o: o.total + 1)
+    for i in range(2 * ENOUGH):
+        use(ScaledKernel(x, 0.5 * i))
+    with computations() as counts:
+        for _ in range(3):
+            value = use(ScaledKernel(x, other))
+            assert value == 4 * other + 5
+            assert value.dtype == jax.jit(lambda n: jnp.sum(n * x) + 5)(other).dtype
+    assert counts == {"gram": 1, "total": 1}
+
+
+def test_values_of_new_numbers_go_with_their_array() -> None:
+    x = jnp.ones(4)
+    use = cachax.jit(lambda o: o.total + 1)
+    objects = [ScaledKernel(x, 0.5 * i) for i in range(4 * ENOUGH)]
+    values = [weakref.ref(obj.gram) for obj in objects if use(obj) is not None]
+    died = weakref.ref(x)
+    del x, objects
+    gc.collect()
+    assert died() is None
+    assert all(value() is None for value in values)
+
+
 def test_threads_compute_the_value_of_a_new_number_once() -> None:
     x = jnp.ones(4)
     use = cachax.jit(lambda o: o.total + 1)

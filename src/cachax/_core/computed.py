@@ -97,8 +97,9 @@ class Computed(Key):
         return record.template.fill(record.uses.arrays(inputs))
 
     def is_known(self, obj: Any) -> bool:
-        """Whether it is there, or is found when it is read."""
-        return self.peek(obj, MISSING) is not MISSING
+        """Whether it is there, or is found when it is read, or a different thread is
+        computing it."""
+        return self.peek(obj, MISSING) is not MISSING or memo_of(obj).is_busy(self)
 
     def stored(self, obj: Any) -> Any:
         """What the user stored on the object itself, or `MISSING`."""
@@ -165,6 +166,8 @@ class Computed(Key):
         if not used:
             if known and not known.is_varying and known.is_shareable(inputs):
                 index.claim(self, known.arrays(inputs))
+            elif known is None:  # as for a new number
+                index.wait_for(index.known(inputs.holders) or ())
             record = self.record(inputs)
             if record is not None:
                 value = self._found(obj, record, inputs)

@@ -79,7 +79,7 @@ class Contents:
                     continue
                 record = make(contents, parts)
                 if record is not None:
-                    _add(record, contents)
+                    add(record, contents)
         return self._records
 
     def remove(self, record: "Record") -> None:
@@ -253,6 +253,11 @@ def claim(key: Key, arrays: Iterable[Any]) -> None:
         contents = [*map(contents_of, arrays)]
         for each in contents:
             each.sources |= {token_of(key)}
+    wait_for(contents)
+
+
+def wait_for(contents: Iterable[Contents]) -> None:
+    """If a program of another thread computes a value of these arrays, wait for it."""
     for each in contents:
         thread, is_done = each.busy or (None, None)
         if is_done is not None and thread != threading.get_ident():
@@ -297,11 +302,12 @@ def put(
     stays with, as long as one of them is there."""
     contents = [*map(contents_of, arrays)]
     record = Record(key, contents, statics, template)
-    _add(record, contents or [*map(contents_of, holders)])
+    add(record, contents or [*map(contents_of, holders)])
     return record
 
 
-def _add(record: Record, owners: Iterable[Contents]) -> None:
+def add(record: Record, owners: Iterable[Contents]) -> None:
+    """Keep a record with all of these."""
     owners = dict.fromkeys(owners)
     record.owners = tuple(map(weakref.ref, owners))
     for owner in owners:

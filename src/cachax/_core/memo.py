@@ -375,6 +375,12 @@ def memo_of(obj: Any) -> Memo:
                 return new
 
 
+def has_memo(obj: Any) -> bool:
+    """Whether something is kept beside `obj`."""
+    memo = memos.get(id(obj))
+    return memo is not None and memo() is obj
+
+
 def inputs_of(obj: Any) -> Inputs | None:
     """The inputs of `obj`, with the values that the user supplied."""
     return inputs_in_fields(obj, _identities_of_supplied)
@@ -429,8 +435,7 @@ def forget_computed_with(obj: Any) -> None:
 
 def has_preset(obj: Any) -> bool:
     """Whether it has a value that was supplied by `preset`."""
-    memo = memos.get(id(obj))
-    return memo is not None and memo() is obj and bool(memo.supplied)
+    return has_memo(obj) and bool(memos[id(obj)].supplied)
 
 
 def preset_keys(obj: Any) -> list[Key]:

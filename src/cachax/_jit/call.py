@@ -315,12 +315,14 @@ class Function:
         if new is None:
             return UNKNOWN
         types = tuple(new.types.items())
-        if not entry.is_frequent((*new.leaves, *new.known, *types), _MANY_NEW):
+        what_is_new = (*new.leaves, *new.unknown, *new.known, *types)
+        if not entry.is_frequent(what_is_new, _MANY_NEW):
             return UNKNOWN
         demand = self._demand(entry, call)
         demand.gather(iter(new.known))
         demand.is_last, demand.may_compute = True, new.computed
-        inside = (types, frozenset(new.computed))
+        demand.unknown = new.unknown
+        inside = (types, frozenset(new.computed), *new.unknown.items())
         answers, program, values = self._program(entry, demand, call.args, inside)
         if any(answer.by_object for answer in answers.values()):
             return UNKNOWN

@@ -6,7 +6,14 @@ for it until the end of the trace. That trace is then repeated with the value am
 inputs. Nothing is computed on a guess.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -150,6 +157,8 @@ class Demand:
         self.may_compute: Container[Ask] | None = None
         """But nothing except these, and not what is known, or supplied: this is for
         objects that are new. None if it is not."""
+        self.unknown: Mapping[int, Container[Any]] = {}
+        """Those of which only a number is new; see `inside.New`."""
         self.computed = False
         """Whether a value had to be computed."""
         self.settings = settings()

@@ -20,7 +20,7 @@ from .._core.recent import Recent
 from .._core.slots import layout_of
 from .._core.spread import are_global
 from .demand import Answers, Ask, Course, Slot, Under, objects_in
-from .inside import New, is_new_code
+from .inside import New, are_unknown, is_new_code
 from .map import Map, map_of
 from .options import Options
 from .paths import Reader
@@ -156,9 +156,14 @@ class Entry:
         before = next(same, None) or Plan()
         plan = plan_for(self, call, answers, program, before, new)
         reader = self.reader(call.tree)
-        arrays = [reader.array(i, call.leaves) for i in plan.new_leaves]
-        sources = [*plan.new_leaves.values()]
-        plan.launcher = self._in_one_thread(program, reader.function(arrays), sources)
+        arrays = [reader.array(i, call.leaves) for i in plan.leaves]
+        sources = [*plan.leaves.values()]
+        plan.launcher = self._in_one_thread(
+            program,
+            reader.function(arrays),
+            sources,
+            are_unknown(self, self.plan, new, call),
+        )
         return plan
 
     def note_inside(self, plan: Plan, values: Any, call: Call) -> None:
@@ -198,20 +203,26 @@ class Entry:
         if plan.by_object:  # an object that has its own value is not new
             self.inside = ()
         for inside in self.inside[:1]:
-            is_new = is_new_code(self, plan, inside.new_leaves, call)
+            is_new = is_new_code(self, plan, inside, call)
             code = f"inside[{inside.key_code}] if {is_new} else ready[{plan.key_code}]"
             reader = self.reader(call.tree)
             inside.applies = reader.function(
-                f"{is_new} and is_as_then(args, kwargs)", is_as_then=inside.is_as_then
+                f"{is_new} and is_as_then(args, kwargs)",
+                is_as_then=inside.is_as_then,
+                needs=plan.needs,
             )
-            self.find = reader.function(code, inside=inside.ready, ready=plan.ready)
+            self.find = reader.function(
+                code, inside=inside.ready, ready=plan.ready, needs=plan.needs
+            )
 
     def compute_outside(self) -> None:
         """From now on, no program computes values itself."""
         self.may_compute_inside, self.inside = False, ()
         self.find = self.plan.find
 
-    def _in_one_thread(self, program: Any, arrays: Read, sources: Any) -> Any:
+    def _in_one_thread(
+        self, program: Any, arrays: Read, sources: Any, are_unknown: Read
+    ) -> Any:
         """Launches a program for new arrays: of threads that call it with the same
         ones, the first computes the value."""
         weakly = weakref.ref(self)  # which has what is ready
@@ -223,7 +234,7 @@ class Entry:
                 if threading.active_count() == 1:
                     return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
                 with index.computing_inside(arrays(args, kwargs), sources) as is_new:
-                    if not is_new:
+                    if not (is_new and are_unknown(args, kwargs)):
                         raise NoLongerNew
                     return program.take(launch(*args, **kwargs), weakly(), args, kwargs)
 

@@ -4,7 +4,7 @@ To compute their values beforehand would launch programs for each. Instead, one 
 computes them and returns them with the result (`results.py`).
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import starmap
 from typing import Any
 
@@ -26,7 +26,7 @@ from .._core.parts import NUMBERS
 from .demand import Ask, Slot, Under, objects_in
 from .map import NOWHERE
 from .paths import joined
-from .plan import Call, Need, Plan
+from .plan import Call, Need, Plan, Read
 
 UNKNOWN: Any = object()
 
@@ -39,6 +39,9 @@ class New:
         self.leaves: dict[int, frozenset[Any]] = {}
         """Arrays, and properties of which no value is known for them: the next call is
         like this one if they are new in it too."""
+        self.unknown: dict[int, tuple[Any, ...]] = {}
+        """Objects by slot, and properties: their arrays are not new, but a Python
+        number is. The next call is like this one if it knows none of these values."""
         self.known: dict[Ask, None] = {}
         """Values that the program takes, because they are known."""
         self.computed: set[Ask] = set()
@@ -77,8 +80,8 @@ class New:
         known = [(i, each) for i, each, _ in read if each.is_known(self.objects[i])]
         self.known |= dict.fromkeys(known)
         self.computed |= {need.ask, *((i, each) for i, each, _ in read)}
-        computed = [(key, its) for i, key, its in read if (i, key) not in self.known]
-        return all(starmap(self._note, [(key, need.places), *computed]))
+        computed = [each for each in read if each[:2] not in self.known]
+        return all(starmap(self._note, [(slot, key, need.places), *computed]))
 
     def _computes_alike(self, need: Need, owner: Any, inputs: Inputs) -> bool:
         """Whether the body does the same inside, where all leaves are traced."""
@@ -101,8 +104,8 @@ class New:
             return False
         return bool(key.computes_alike(owner, inputs, mapped.numbers(inputs)))
 
-    def _note(self, key: Any, its: Sequence[int]) -> bool:
-        """The program computes this value of these leaves. False if none of them is
+    def _note(self, slot: int, key: Any, its: Sequence[int]) -> bool:
+        """The program computes this value of these leaves. False if nothing in them is
         new: the next call couldn't tell."""
         sources = frozenset([index.token_of(key)])
         leaves, new = self._call.leaves, self.leaves
@@ -110,7 +113,13 @@ class New:
         are_new = [i for i in arrays if index.is_new_for(leaves[i], sources)]
         for i in are_new:
             new[i] = sources.union(new.get(i, ()))
-        return bool(are_new)
+        if are_new:
+            return True
+        for i in arrays:  # no other thread is to compute a value of them meanwhile
+            new.setdefault(i, frozenset())
+        self.unknown[slot] = (*self.unknown.get(slot, ()), key)
+        numbers = (type(leaves[i]) in NUMBERS for i in self._entry.spans[slot])
+        return bool(arrays) and any(numbers)
 
 
 def values_read(
@@ -165,29 +174,30 @@ def new_in_call(entry: Any, call: Call) -> New | None:
         return None
     if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
         return None
-    code = is_new_code(entry, plan, new.leaves, call)
-    is_new = entry.reader(call.tree).function(code)
+    code = is_new_code(entry, plan, new, call)
+    is_new = entry.reader(call.tree).function(code, needs=plan.needs)
     return new if is_new(call.args, call.kwargs) else None
 
 
-def is_new_code(
-    entry: Any, plan: Plan, new: Mapping[int, frozenset[Any]], call: Call
-) -> str:
-    """The condition for a call to take a program that computes values inside: these
-    leaves are new, and the user stored no value on an object."""
+def is_new_code(entry: Any, plan: Plan, new: New | Plan, call: Call) -> str:
+    """The condition for a call to take a program that computes values inside: the same
+    is new, and the user stored no value on an object. `needs` are those of the plan."""
     reader = entry.reader(call.tree)
     conditions = []
-    for i, sources in new.items():
+    for i, sources in new.leaves.items():
+        if not sources:
+            continue
         array = reader.array(i, call.leaves)
         is_new = f"{reader.constant(sources)}.isdisjoint({array}._cachax.sources)"
         conditions.append(f"('_cachax' not in {array}.__dict__ or {is_new})")
     conditions += [f"not ({plan.supplied_code})", "here.trace is concrete"]
     if has_processes():
-        leaves = joined([*map(reader.leaf, new)])
+        leaves = joined([*map(reader.leaf, new.leaves)])
         conditions.append(f"are_global({leaves}) is {entry.is_global}")
+    conditions += _unknown_code(entry, plan, new, call)
     arrays_of: dict[Any, dict[Any, str]] = {}
     for need in plan.needs:
-        if not {*need.places}.isdisjoint(new):
+        if not {*need.places}.isdisjoint(new.leaves):
             read = values_read(entry, entry.objects(call.tree), need) or ()
             for slot, key, places in [(*need.ask, need.places), *read]:
                 ids = [f"id({reader.leaf(i)})" for i in places]
@@ -197,6 +207,26 @@ def is_new_code(
             codes = ", ".join(each.values())
             conditions.append(f"len({{{codes}}}) == {len(each)}")
     return " and ".join(conditions)
+
+
+def _unknown_code(entry: Any, plan: Plan, new: New | Plan, call: Call) -> Iterator[str]:
+    """Conditions: each of the values is unknown that are to be."""
+    reader = entry.reader(call.tree)
+    for slot, keys in new.unknown.items():
+        for key in keys:
+            if (slot, key) in plan.asks:
+                number = plan.asks.index((slot, key))
+                yield f"not needs[{number}].is_known(args, kwargs)"
+            else:
+                obj = reader.object(slot)
+                yield f"not {reader.constant(key)}.is_known({obj})"
+
+
+def are_unknown(entry: Any, plan: Plan, new: New, call: Call) -> Read:
+    """Makes a function of `args` and `kwargs`, for use in one thread at a time."""
+    code = " and ".join(_unknown_code(entry, plan, new, call)) or "True"
+    reader = entry.reader(call.tree)
+    return reader.function(code, needs=plan.needs)  # type: ignore[no-any-return]
 
 
 def _are_placed_alike(leaves: Iterable[Any]) -> bool:

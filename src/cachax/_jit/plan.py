@@ -14,7 +14,7 @@ import jax
 from .._compat import configured
 from .._core import index
 from .._core.fields import BUILTIN_ATOMS, instance_dict, is_frozen, may_change, walk
-from .._core.memo import keys_of
+from .._core.memo import has_memo, keys_of
 from .._core.parts import NUMBERS, bits_of, identity_of, look_of
 from .._core.recent import Recent
 from .._core.sources import names_of
@@ -112,6 +112,16 @@ class Need:
             return packed_of(record, owner, arrays, self._static_numpy)
         return packed.get(self._static_numpy)  # type: ignore[no-any-return]
 
+    def is_known(self, args: Any, kwargs: Any) -> bool:
+        """Whether it is known for these arguments, to the arrays or to its object."""
+        owner = self._owner(args, kwargs)
+        if has_memo(owner) or not self._has_leaves_only:
+            return bool(self.key.is_known(owner))
+        try:
+            return self.find(args, kwargs) is not None
+        except AttributeError:  # nothing is known of an array
+            return False
+
 
 class Ready:
     """A program, and the values it takes for certain arrays."""
@@ -167,8 +177,10 @@ class Plan:
     """The objects that values were ever read from, by slot, and the names of these."""
     by_object = False
     """Whether a value belongs to an object, so that its arrays don't find it."""
-    new_leaves: Mapping[int, frozenset[Any]] = types.MappingProxyType({})
-    """Those that are new in calls for which this plan is; see `inside.py`."""
+    leaves: Mapping[int, frozenset[Any]] = types.MappingProxyType({})
+    """Those that are new in calls for which this plan is; see `inside.New`."""
+    unknown: Mapping[int, tuple[Any, ...]] = types.MappingProxyType({})
+    """Values that such a call doesn't know."""
     supplied_code = "False"
     """Whether the user stored a value on an object that is found by its arrays."""
     key_code = "None"
@@ -200,8 +212,8 @@ class Plan:
 
     def is_like(self, other: "Plan") -> bool:
         """Whether it is for calls in which the same is new."""
-        is_same = self.program is other.program
-        return is_same and self.new_leaves == other.new_leaves
+        one, two = ((x.program, x.leaves, x.unknown) for x in (self, other))
+        return one == two
 
     def is_for(self, answers: Answers) -> bool:
         """Whether it finds the values of its program in the same way as these."""
@@ -266,7 +278,8 @@ def plan_for(
     plan.by_object = bool(owned) or may_have_more
     plan.program = None if may_have_more else program
     plan.needs = tuple(Need(ask, x, entry, call) for ask, x in answers.items())
-    plan.new_leaves = {} if new is None else new.leaves
+    if new is not None:
+        plan.leaves, plan.unknown = new.leaves, new.unknown
     _choose_parts(plan, before, objects, has_owners=bool(owned))
 
     owners = {slot: entry.object(slot, call.tree) for slot, _ in owned}
@@ -361,7 +374,7 @@ def _choose_parts(
     if not has_owners:  # by which everything on them is found
         positions.update(before.positions)
     for need in plan.needs:  # what is ready has to go with one of its arrays
-        stay = [i for i in need.value.holders if i not in plan.new_leaves]
+        stay = [i for i in need.value.holders if i not in plan.leaves]
         if positions.isdisjoint(stay):
             positions.update(stay[:1])
     numbers = {*chain(*(need.value.numbers for need in plan.needs))}

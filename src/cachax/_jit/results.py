@@ -77,6 +77,8 @@ class Brought:
     inputs: Inputs | None = None
     """If there are some: the inputs of its object, without the arrays and with zeros
     for these numbers."""
+    is_kept_beside: bool = False
+    """Whether its object keeps it too: arrays have few values, for all numbers."""
 
     def record(
         self, contents: Sequence[index.Contents], parts: tuple[Any, Any]
@@ -100,6 +102,18 @@ class Brought:
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
         return record
 
+    def keep_beside(
+        self, obj: Any, used: Sequence[Any], places: Sequence[Any], parts: Any
+    ) -> None:
+        """Keep it for its arrays, and beside its object."""
+        owners = [*map(index.contents_of, places)]
+        record = self.record(owners, parts)
+        if record is not None:
+            index.add(record, owners)
+            memo = memo_of(obj)
+            memo.keep(self.key, record.template.fill(used))
+            memo.indexed[self.key] = record
+
     def code(self, name: str, arrays: str, reader: Reader) -> list[str]:
         """Expressions that keep it, given one for its arrays, and a reader of the tree
         with its object. `name` stands for `supply` or `record`."""
@@ -116,6 +130,9 @@ class Brought:
         is_kept = ""
         if self.is_argument and has_several_devices():
             is_kept = f"in_place({arrays}, {used}, entry) and "
+        if self.is_kept_beside:
+            its = [reader.object(self.number), used, joined(leaves)]
+            return [f"{is_kept}{name}_beside({', '.join(its)}, ({arrays}, {numbers}))"]
         return [
             f"{is_kept}put_later({place}, {name}, {source}, ({arrays}, {numbers}))"
             for place in places
@@ -200,6 +217,7 @@ class About(int):
             names[f"brought_{number}"] = (
                 each.supply if each.is_supplied else each.record
             )
+            names[f"brought_{number}_beside"] = each.keep_beside
 
         of_objects = {i for span in entry.spans for i in span}
 
@@ -367,6 +385,7 @@ def _computed_on(
             shape=outside.shape,
             inputs=outside if traced else None,
             traced=traced,
+            is_kept_beside=inside is not None and key in inside.unknown.get(number, ()),
         )
         yield brought, packed.arrays
 
