@@ -320,3 +320,44 @@ def test_a_value_that_is_known_before_the_dictionary_is_sorted() -> None:
             state = step(state)
         assert [*state.data] == ["b", "w"]
     assert counts == {"norm": 1}
+
+
+CHANGES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "number": lambda i: {"beside": float(i)},
+    "shape": lambda i: {"beside": jnp.ones(i)},
+    "string": lambda i: {"beside": ONE, "tag": str(i)},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("names", ["ab", "ba"])
+@pytest.mark.parametrize("read", [lambda obj: obj.total, lambda obj: obj.rows])
+def test_a_field_that_is_not_read_beside_a_dictionary(
+    change: Callable[[int], dict[str, Any]], names: str, read: Callable[[Any], Any]
+) -> None:
+    """It makes no difference, whatever the order of the dictionary is."""
+
+    class Parts(struct.PyTreeNode):
+        parts: dict[str, Any]
+        rows_of: dict[str, Any]
+        beside: Any
+        tag: Any = struct.field(pytree_node=False, default=None)
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("value")
+            return self.parts["a"] - self.parts["b"]
+
+        @cachax.cached_property
+        def rows(self) -> Any:
+            computing("value")
+            return self.rows_of["a"] * self.rows_of["b"]
+
+    parts = {name: {"a": TWO, "b": ONE}[name] for name in names}
+    rows_of = {name: {"a": TWO, "b": 3}[name] for name in names}
+    use = cachax.jit(lambda obj: read(obj) + 0)
+    objects = [Parts(parts, rows_of, **change(i)) for i in range(1, 6)]
+    with computations() as counts:
+        assert {float(read(obj)) for obj in objects[:3]} == {float(read(objects[0]))}
+        assert {float(use(obj)) for obj in objects} == {float(read(objects[0]))}
+    assert counts == {"value": 1}

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -255,3 +256,40 @@ def test_a_value_is_where_the_array_is_that_it_has_the_shape_of() -> None:
             assert new.tolist() == [0, 1, 2]
         assert use(shaped).devices() == {device}
         assert use(shaped).tolist() == [0, 1, 2]
+
+
+class Noisy(flax.struct.PyTreeNode):
+    x: jax.Array
+    scale: float
+
+    @cachax.cached_property
+    def prior(self) -> dict[str, Any]:
+        computing("prior")
+        return {"mean": 2 * self.x, "scale": jnp.full(2, self.scale)}
+
+    @cachax.cached_property
+    def weights(self) -> Any:
+        computing("weights")
+        return jnp.full(3, self.scale), jnp.asarray(self.scale)
+
+    @cachax.cached_property
+    def halves(self) -> Any:
+        computing("halves")
+        return jnp.full_like(self.x, 0.5)
+
+    @cachax.cached_property
+    def key(self) -> Any:
+        computing("key")
+        return jax.random.key_data(jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", ["prior", "weights", "halves", "key"])
+@pytest.mark.parametrize("how", ["rows", "everywhere"])
+@pytest.mark.parametrize("use", [getattr, cachax.jit(getattr, static_argnums=1)])
+def test_a_value_that_is_made_from_a_number(name: str, how: str, use: Any) -> None:
+    noisy = Noisy(jax.device_put(jnp.ones((4, 4)), SHARDINGS[how]), 3.0)
+    body = getattr(Noisy, name).func
+    with computations() as counts:
+        value = [use(noisy, name), use(noisy, name)][1]
+    assert counts == {name: 1}
+    jax.tree.map(np.testing.assert_array_equal, value, body(noisy))

@@ -33,7 +33,7 @@ from .recent import Recent
 from .run import compute
 from .structure import flatten, survives
 from .traced import computes_alike, is_order_seen, learn, leaves_traced
-from .uses import Learned, Uses, uses_of
+from .uses import Kind, Learned, Uses, uses_of
 from .values import template_of
 from .values_read import note_parts, reading_of
 
@@ -197,7 +197,7 @@ class Computed(Key):
         if not is_unchanged(obj, inputs):
             return None  # others would lack what the body has set
         if not (inputs.is_sorted or self.is_order_seen(obj, inputs, uses)):
-            inputs = self._in_order(inputs)
+            inputs = self._in_order(inputs, uses.kind)
             self.learned.put(inputs, uses)
         return self.note(inputs, uses, value)
 
@@ -293,10 +293,10 @@ class Computed(Key):
         if known is None or known.is_varying:  # unless it was computed in a program
             for array in inputs.arrays:  # those that were put off
                 index.records_of(array)
-        in_order = self._in_order(inputs)
-        # (A record may be from before it was known that the order isn't seen.)
-        views = [inputs] if in_order is inputs else [in_order, inputs]
         for kind in self.learned.kinds(inputs):
+            in_order = self._in_order(inputs, kind)
+            # (A record may be from before it was known that the order isn't seen.)
+            views = [inputs] if in_order is inputs else [in_order, inputs]
             positions, *_ = kind
             if not inputs.writable.isdisjoint(positions):
                 continue
@@ -316,13 +316,15 @@ class Computed(Key):
         as JAX sorts them for a function."""
         if not uses.is_ordered or inputs.is_sorted:
             return False
-        return uses.is_host or self.once(is_order_seen, obj, inputs, inputs.exactly)
+        given = inputs.given(*uses.kind)
+        return uses.is_host or self.once(is_order_seen, obj, inputs, given)
 
-    def _in_order(self, inputs: Inputs) -> Inputs:
-        """The same with sorted dictionaries, if that is known to make no difference."""
+    def _in_order(self, inputs: Inputs, kind: Kind) -> Inputs:
+        """The same with sorted dictionaries, if that is known to make no difference to
+        a body that uses and reads this."""
         if inputs.is_sorted:
             return inputs
-        place = (is_order_seen, inputs.exactly, settings())
+        place = (is_order_seen, inputs.given(*kind), settings())
         is_seen = self._found_out.get(place, True)
         return (
             inputs if is_seen else replace(inputs, orders=(None,) * len(inputs.orders))

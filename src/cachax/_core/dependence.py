@@ -183,6 +183,9 @@ class Dependence(TraceBase):  # type: ignore[misc]
         ]
 
     def stage_value(self, x: Any, /) -> Any:
+        if not isinstance(x, Tracer):
+            with set_current_trace(CONCRETE):  # as above
+                return CONCRETE.stage_value(x)
         return self._run([x], lambda values: self.parent_trace.stage_value(*values))
 
 
