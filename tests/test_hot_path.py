@@ -510,9 +510,12 @@ def test_a_number_that_is_new_in_every_call() -> None:
     def use_new() -> None:
         use(Wave(ONES, 0.5 * next(NUMBERS)))
 
+    kept = Wave(ONES, -1.0)
+    few = counted(lambda: use(kept))
     for _ in range(40):
         use_new()
     assert counted(use_new)["functions"] < 150
+    assert counted(lambda: use(kept))["functions"] <= few["functions"]
 
 
 def test_new_objects_whose_values_are_not_computed_inside() -> None:

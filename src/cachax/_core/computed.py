@@ -311,6 +311,15 @@ class Computed(Key):
                     return record
         return None
 
+    def record_of(self, obj: Any, inputs: Inputs) -> index.Record | None:
+        """The record for this object. If newer ones of the same arrays have replaced
+        it, it is the newest again."""
+        old = memo_of(obj).indexed.get(self)
+        if old is not None and not old.is_cleared and self.record(inputs) is None:
+            owners = [owner for ref in old.owners if (owner := ref()) is not None]
+            index.add(old, owners)
+        return self.record(inputs)
+
     def is_order_seen(self, obj: Any, inputs: Inputs, uses: Uses) -> bool:
         """Whether the value is a different one if the keys of dictionaries are sorted,
         as JAX sorts them for a function."""

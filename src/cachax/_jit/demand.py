@@ -215,7 +215,7 @@ class Demand:
             return None
         mapped = self._maps[slot] if isinstance(slot, int) else None
         inputs = None if mapped is None else inputs_of(owner)
-        record = None if inputs is None else key.record(inputs)
+        record = None if inputs is None else key.record_of(owner, inputs)
         found: Value | None = None
         if mapped is not None and inputs is not None and record is not None:
             found = self._by_arrays(owner, key, mapped, inputs, record)

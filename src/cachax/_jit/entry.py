@@ -205,6 +205,8 @@ class Entry:
         for inside in self.inside[:1]:
             is_new = is_new_code(self, plan, inside, call)
             code = f"inside[{inside.key_code}] if {is_new} else ready[{plan.key_code}]"
+            if inside.unknown:  # it takes longer to ask for each value
+                code = f"ready.get({plan.key_code}) or ({code})"
             reader = self.reader(call.tree)
             inside.applies = reader.function(
                 f"{is_new} and is_as_then(args, kwargs)",
