@@ -21,7 +21,7 @@ from .._compat import (
     trace_context,
 )
 from .._core import index
-from .._core.computed import Computed, Table, table_of
+from .._core.computed import Computed, Noted, Table, table_of
 from .._core.fields import attributes, walk
 from .._core.inputs import Inputs
 from .._core.levels import traces_in
@@ -302,9 +302,9 @@ def bring_out(
     about.follows = tuple((places[x], i) for i, x in enumerate(origins) if x in places)
     found: list[tuple[Brought, Sequence[Any]]] = []
     for number, obj in enumerate(arguments if inside is not None else ()):
-        found += _computed_on(obj, number, given, table, inside)
+        found += _Target(obj, number, given, table, inside).values()
     for number, obj in enumerate(objects_in(out)):
-        found += _computed_on(obj, number, leaves, table)
+        found += _Target(obj, number, leaves, table).values()
         slots = [slot for slot, argument in enumerate(arguments) if argument is obj]
         is_same = any(x.obj is obj and x.is_unchanged for x in table.arguments)
         assigned = frozenset(names_of(type(obj)) & attributes(obj).keys())
@@ -322,63 +322,90 @@ class CannotComeOutError(Exception):
     """A value of an argument was computed inside, and would be lost."""
 
 
-def _computed_on(
-    obj: Any,
-    number: int,
-    leaves: Sequence[Any],
-    table: Table,
-    inside: Demand | None = None,
-) -> Iterator[tuple[Brought, Sequence[Any]]]:
-    """What was computed in this trace and holds for `obj`, with its arrays. If that is
-    an argument, `inside` has the objects outside."""
-    is_argument = inside is not None
-    types = [] if inside is None else [*map(type, inside.leaves)]
-    inputs = _as_rebuilt(obj) if table.noted else None
-    if inputs is None:
-        return
-    places = {id(x): i for i, x in reversed([*enumerate(leaves)])}  # the first one
-    numbers = {id(leaves[i]): i for i, cls in enumerate(types) if cls in NUMBERS}
-    pairs = ((i, numbers.get(id(x))) for i, x in enumerate(inputs.arrays))
-    traced = {i: place for i, place in pairs if place is not None}
-    supplied = supplied_for(obj)
-    has_numbers = any(type(x) in NUMBERS for x in jax.tree.leaves(obj))
-    loose = inputs.numbers if has_numbers else set[int]()
-    """Numbers that come out as arrays, and maybe others."""
-    for noted in table.noted:
-        key, value, uses = noted.key, noted.value, noted.statics.uses
-        depends_on_supplied = key in supplied or noted.statics.supplied
-        if depends_on_supplied or not table.holds(noted, inputs):
-            continue
+class _Target:
+    """An object that values come out with: in the result, or an argument, if values of
+    arguments were computed inside. `leaves` are those of the result, or of the
+    arguments, and `inside` has the objects outside."""
+
+    def __init__(
+        self,
+        obj: Any,
+        number: int,
+        leaves: Sequence[Any],
+        table: Table,
+        inside: Demand | None = None,
+    ) -> None:
+        self._obj = obj
+        self._number = number
+        self._table = table
+        self._inside = inside
+        self._places = {id(x): i for i, x in reversed([*enumerate(leaves)])}
+        """Of each leaf, the first one."""
+        self._types = [] if inside is None else [*map(type, inside.leaves)]
+        kinds = enumerate(self._types)
+        self._numbers = {id(leaves[i]): i for i, cls in kinds if cls in NUMBERS}
+        """Those that are Python numbers outside."""
+
+    def values(self) -> Iterator[tuple[Brought, Sequence[Any]]]:
+        """What was computed in this trace and holds for the object, with its arrays."""
+        inputs = _as_rebuilt(self._obj) if self._table.noted else None
+        if inputs is None:
+            return
+        for noted in self._table.noted:
+            if self._is_its(noted, inputs):
+                brought = self._brought(noted, inputs)
+                if brought is not None:
+                    yield brought
+                elif self._inside is not None:
+                    raise CannotComeOutError
+
+    def _is_its(self, noted: Noted, inputs: Inputs) -> bool:
+        """Whether a value is that of the object, as it comes out."""
+        uses = noted.statics.uses
+        if noted.key in supplied_for(self._obj) or noted.statics.supplied:
+            return False
+        has_numbers = any(type(x) in NUMBERS for x in jax.tree.leaves(self._obj))
+        loose = inputs.numbers if has_numbers else ()  # they may come out as arrays
         if any(inputs.parts[i] not in uses.unread for i in loose):
-            continue
+            return False
+        return self._table.holds(noted, inputs)
+
+    def _brought(
+        self, noted: Noted, inputs: Inputs
+    ) -> tuple[Brought, Sequence[Any]] | None:
+        """None if the value can't come out."""
+        key, value, uses = noted.key, noted.value, noted.statics.uses
+        inside, number = self._inside, self._number
         if inside is not None and not inside.is_same_inside(number, inputs, uses):
-            raise CannotComeOutError
+            return None
+        pairs = ((i, self._numbers.get(id(x))) for i, x in enumerate(inputs.arrays))
+        traced = {i: place for i, place in pairs if place is not None}
         outside = inputs
         if traced:
             uses = _outside(uses, traced)
-            zeros = {i: types[place]() for i, place in traced.items()}
+            zeros = {i: self._types[place]() for i, place in traced.items()}
             outside = _with_numbers(inputs, zeros)
         own = uses.arrays(inputs)
+        is_argument = inside is not None
         holders = own or (inputs.arrays if is_argument and not traced else [])
-        can_come_out = (
-            holders
-            and uses.is_shareable(inputs)
-            and all(id(x) in places for x in own)
-            and not (is_argument and _has_computed_inside(value, table))
-        )
-        template = _template_outside(value, own) if can_come_out else None
+        if not holders or not uses.is_shareable(inputs):
+            return None
+        if any(id(x) not in self._places for x in own):
+            return None
+        if is_argument and _has_computed_inside(value, self._table):
+            return None
+        template = _template_outside(value, own)
         if template is None:
-            if is_argument:
-                raise CannotComeOutError
-            continue
+            return None
         shaped = (template.leaves, template.structure)
-        packed: Any = pack(value, key.of(obj), template=shaped)
+        packed: Any = pack(value, key.of(self._obj), template=shaped)
+        places = self._places
         brought = Brought(
             key,
             packed.with_arrays(()),  # no tracer goes out of the trace
             is_argument,
             number,
-            key.of(obj),
+            key.of(self._obj),
             leaves=tuple(places[id(x)] for x in holders if id(x) in places),
             is_shared=template.whole is not None,
             statics=uses.statics(outside),
@@ -387,7 +414,7 @@ def _computed_on(
             traced=traced,
             is_kept_beside=inside is not None and key in inside.unknown.get(number, ()),
         )
-        yield brought, packed.arrays
+        return brought, packed.arrays
 
 
 def _template_outside(value: Any, own: Sequence[Any]) -> Template | None:
