@@ -1248,6 +1248,145 @@ def test_other_kinds_of_numbers_after_many_new_ones(other: Any) -> None:
     assert counts == {"gram": 1, "total": 1}
 
 
+class Blend(flax.struct.PyTreeNode):
+    x: Any
+    y: Any
+    weight: Any
+    tag: Any = flax.struct.field(pytree_node=False, default=1)
+
+    @cachax.cached_property
+    def part(self) -> Any:
+        computing("part")
+        return self.x * self.weight * self.tag
+
+    @cachax.cached_property
+    def whole(self) -> Any:
+        computing("whole")
+        return self.part + self.y
+
+
+@pytest.mark.parametrize("count", [ENOUGH + 4, 2 * ENOUGH])
+@pytest.mark.parametrize("is_reused", [False, True])
+def test_a_known_value_that_reads_a_number_and_is_read_beside_a_second_array(
+    count: int, is_reused: bool
+) -> None:
+    use, x, y = cachax.jit(lambda o: o.whole + 1), jnp.ones(3), jnp.ones(3)
+    for i in range(count):
+        use(Blend(x, y, 0.5 * i))
+    obj = Blend(x, y, 100.0)
+    with computations() as counts:
+        if not is_reused:
+            assert obj.part[0] == 100
+        assert use(obj)[0] == 102
+        for i in range(6):
+            use(Blend(x, y, 300.0 + i))
+        assert obj.part[0] == 100
+        assert obj.whole[0] == 101
+    assert counts == {"part": 7, "whole": 7}
+
+
+@pytest.mark.parametrize("name", ["part", "whole"])
+def test_threads_with_a_new_number_and_arrays_that_are_not_read(name: str) -> None:
+    use = cachax.jit(lambda o: getattr(o, name) + 1)
+    x, y = jnp.ones(3), jnp.ones(3)
+    for i in range(3 * ENOUGH):
+        use(Blend(x, y, -1.0 - i))
+    with computations() as counts:
+        for i in range(30):
+            obj = Blend(x, y, 0.5 * i)
+            threads = [threading.Thread(target=use, args=(obj,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    assert counts == {name: 30, "part": 30}
+
+
+@pytest.mark.parametrize("kinds", [(float, jnp.float32), (jnp.float32, float)])
+def test_one_object_twice_after_a_number_and_an_array_in_one_field(kinds: Any) -> None:
+    use = cachax.jit(lambda a, b: a.part + b.part)
+    x, (one, other) = jnp.ones(3), kinds
+    for i in range(2 * ENOUGH):
+        use(Blend(x, None, one(i)), Blend(x, None, other(i)))
+        obj = Blend(x, None, 100.0 + i)
+        with computations() as counts:
+            assert use(obj, obj)[0] == 200 + 2 * i
+        assert counts == {"part": 1}
+
+
+@pytest.mark.parametrize("field", ["weight", "tag"])
+def test_values_that_were_computed_inside_stay_with_their_objects(field: str) -> None:
+    """However many there are for the same array, which is new to the first one."""
+    use = cachax.jit(lambda o: o.part + 1)
+    for i in range(2 * ENOUGH):
+        use(Blend(jnp.full(3, float(i)), None, 1.0))
+    for i in range(3):
+        x = jnp.full(3, float(i))
+        one = Blend(x, None, 1.0)
+        first = getattr(one, field)
+        objects = [one.replace(**{field: first + n}) for n in range(7)]
+        with computations() as counts:
+            for _ in range(3):
+                for n, obj in enumerate(objects):
+                    assert use(obj)[0] == (1 + n) * i + 1
+        assert counts == {"part": 7}
+
+
+def test_the_value_of_an_object_that_was_returned_stays_with_it() -> None:
+    @cachax.jit
+    def make(x: Any) -> Any:
+        blend = Blend(2 * x, None, 1.0 + x[0], 3)
+        return {"made": blend}, blend.part
+
+    with computations() as counts:
+        made = make(jnp.ones(3))[0]["made"]
+        for i in range(10):
+            assert made.replace(tag=10 + i).part[0] == 40 + 4 * i
+        assert made.part[0] == 12
+    assert counts == {"part": 11}
+
+
+def test_an_unfrozen_object_does_not_keep_the_value_of_earlier_fields() -> None:
+    class Tagged(flax.struct.PyTreeNode, frozen=False):
+        x: Any
+        tag: Any = flax.struct.field(pytree_node=False, default=1)
+
+        @cachax.cached_property
+        def part(self) -> Any:
+            return self.x * self.tag
+
+    use = cachax.jit(lambda o: o.part + 1)
+    for i in range(2 * ENOUGH):
+        use(Tagged(jnp.full(3, float(i))))
+    x = jnp.ones(3)
+    objects = [Tagged(x, n) for n in range(7)]
+    for obj in objects:
+        use(obj)
+        obj.tag += 100
+    for n, obj in enumerate(objects):
+        assert use(obj)[0] == 101 + n
+
+
+@pytest.mark.parametrize("moved", ["x", "y", "both", "beside"])
+def test_some_arrays_may_be_moved_to_a_different_device(moved: str) -> None:
+    device = first_devices(4)[1]
+    use = cachax.jit(lambda o, z: o.whole + z)
+
+    def place(name: str, x: Any) -> Any:
+        return jax.device_put(x, device) if moved in (name, "both") else x
+
+    z = place("beside", jnp.ones(3))
+    x = place("x", jnp.ones(3))
+    for i in range(2 * ENOUGH):
+        obj = Blend(x, place("y", jnp.full(3, float(i))), 1.0)
+        plain = jax.jit(lambda x, y: x * 1.0 * 1 + y)(obj.x, obj.y)
+        with computations() as counts:
+            assert use(obj, z)[0] == i + 2
+            assert obj.whole.devices() == plain.devices()
+            assert obj.whole.committed == plain.committed
+        assert counts == {"whole": 1, **({} if i else {"part": 1})}
+
+
 def test_values_of_new_numbers_go_with_their_array() -> None:
     x = jnp.ones(4)
     use = cachax.jit(lambda o: o.total + 1)

@@ -92,8 +92,8 @@ class Computed(Key):
         if traces_in(obj) or (inputs := inputs_of(obj)) is None:
             return default
         record = self.record(inputs)
-        if record is None:
-            return default
+        if record is None:  # any more, maybe: then the object has it now
+            return memo_of(obj).get(self, default)
         return record.template.fill(record.uses.arrays(inputs))
 
     def is_known(self, obj: Any) -> bool:
@@ -167,7 +167,7 @@ class Computed(Key):
             if known and not known.is_varying and known.is_shareable(inputs):
                 index.claim(self, known.arrays(inputs))
             elif known is None:  # as for a new number
-                index.wait_for(index.known(inputs.holders) or ())
+                index.wait_for_all(inputs.holders)
             record = self.record(inputs)
             if record is not None:
                 value = self._found(obj, record, inputs)
@@ -176,8 +176,8 @@ class Computed(Key):
             part = self._part(obj, inputs, used)
             value = self.evaluate(obj, None)[0] if part is None else self.read(part)
             return _Found(value)
-        if not traces:
-            return _Found(MISSING, inputs=inputs)
+        if not traces:  # (another thread may have removed the record)
+            return _Found(memo_of(obj).get(self, MISSING), inputs=inputs)
         table = table_of(traces)
         if table is None:
             return _Found(MISSING)
@@ -294,9 +294,6 @@ class Computed(Key):
             for array in inputs.arrays:  # those that were put off
                 index.records_of(array)
         for kind in self.learned.kinds(inputs):
-            in_order = self._in_order(inputs, kind)
-            # (A record may be from before it was known that the order isn't seen.)
-            views = [inputs] if in_order is inputs else [in_order, inputs]
             positions, *_ = kind
             if not inputs.writable.isdisjoint(positions):
                 continue
@@ -306,10 +303,28 @@ class Computed(Key):
             else:
                 records = index.held_by(inputs.arrays, self)
             for record in records:
-                uses = record.uses
-                if uses.kind == kind and record.statics in map(uses.statics, views):
+                if record.uses.kind == kind and self._fits(record, inputs):
                     return record
         return None
+
+    def _fits(self, record: index.Record, inputs: Inputs) -> bool:
+        """Whether all that counts beside the contents of arrays is the same."""
+        in_order = self._in_order(inputs, record.uses.kind)
+        # (A record may be from before it was known that the order isn't seen.)
+        views = [inputs] if in_order is inputs else [in_order, inputs]
+        return record.statics in map(record.uses.statics, views)
+
+    def keep_beside(self, record: index.Record, obj: Any) -> None:
+        """Keep the value of a record with its object: newer ones of the same arrays
+        have replaced it."""
+        inputs = inputs_of(obj)
+        if inputs is None or not self._fits(record, inputs):
+            return
+        arrays = record.uses.arrays(inputs)
+        if index.serials_of(arrays) == record.serials:
+            memo = memo_of(obj)
+            memo.keep(self, record.template.fill(arrays))
+            memo.indexed[self] = record
 
     def record_of(self, obj: Any, inputs: Inputs) -> index.Record | None:
         """The record for this object. If newer ones of the same arrays have replaced

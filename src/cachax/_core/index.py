@@ -40,6 +40,7 @@ for values that used no array, for each of the arrays of their objects."""
 _MANY_LATER = 12
 """Records that are not made yet, of one array."""
 
+_making = threading.RLock()
 _serials = itertools.count()
 _serial = operator.attrgetter("serial")
 
@@ -72,14 +73,15 @@ class Contents:
         if self._records is None:
             self._records = {}
         if self.later:
-            later, self.later = self.later, ()
-            for make, parts, refs in filter(None, map(_emptied, later)):
-                contents = [ref() for ref in refs] or [self]
-                if None in contents:  # one is about to be removed
-                    continue
-                record = make(contents, parts)
-                if record is not None:
-                    add(record, contents)
+            with _making:  # other threads wait until they are there
+                for make, parts, refs in filter(None, map(_emptied, self.later)):
+                    contents = [ref() for ref in refs] or [self]
+                    if None in contents:  # one is about to be removed
+                        continue
+                    record = make(contents, parts)
+                    if record is not None:
+                        add(record, contents)
+                self.later = tuple(filter(None, self.later))
         return self._records
 
     def remove(self, record: "Record") -> None:
@@ -121,6 +123,8 @@ class Record:
     owners: tuple[weakref.ref[Contents], ...] = ()
     """The contents of the arrays that it used. If it used none, of all arrays of its
     objects."""
+    holder: weakref.ref[Any] | None = None
+    """The object that it was computed for, if that has it from nowhere else."""
     is_cleared: bool = False
     serials: tuple[int, ...] = ()
     place: Any = None
@@ -175,6 +179,12 @@ def known(arrays: Iterable[Any]) -> tuple[Contents, ...] | None:
         return tuple([base_of(array)._cachax for array in arrays])
     except AttributeError:
         return None
+
+
+def serials_of(arrays: Iterable[Any]) -> tuple[int, ...] | None:
+    """The serials of their contents, likewise."""
+    contents = known(arrays)
+    return None if contents is None else tuple(map(_serial, contents))
 
 
 def candidates(key: Key, contents: tuple[Contents, ...] | None) -> Sequence[Record]:
@@ -253,11 +263,16 @@ def claim(key: Key, arrays: Iterable[Any]) -> None:
         contents = [*map(contents_of, arrays)]
         for each in contents:
             each.sources |= {token_of(key)}
-    wait_for(contents)
+    _wait_for(contents)
 
 
-def wait_for(contents: Iterable[Contents]) -> None:
+def wait_for_all(arrays: Iterable[Any]) -> None:
     """If a program of another thread computes a value of these arrays, wait for it."""
+    found = (getattr(base_of(array), ATTRIBUTE, None) for array in arrays)
+    _wait_for([contents for contents in found if contents is not None])
+
+
+def _wait_for(contents: Iterable[Contents]) -> None:
     for each in contents:
         thread, is_done = each.busy or (None, None)
         if is_done is not None and thread != threading.get_ident():
@@ -316,6 +331,9 @@ def add(record: Record, owners: Iterable[Contents]) -> None:
         owner.sources |= {token_of(record.key)}
         records = owner.records
         for old in record.replaces(records.get(record.place, ())):
+            obj = None if old.holder is None else old.holder()
+            if obj is not None and old.statics != record.statics:
+                old.key.keep_beside(old, obj)  # first: other threads look for it
             _replace(old) if record.serials else owner.remove(old)
         records[record.place] = (record, *records.get(record.place, ()))
 
@@ -324,11 +342,12 @@ def put_later(
     arrays: Sequence[Any],
     make: Callable[[Sequence[Contents], Any], Record | None],
     sources: frozenset[Any],
-    parts: Any,
+    parts: tuple[Any, Any, Any],
 ) -> None:
     """The same for a value that may never be looked for: its record is made by
     `make(contents, parts)` then. This is done in every call with new arrays. With an
-    array of numpy's among them, nothing is done."""
+    array of numpy's among them, nothing is done. The parts are arrays in the value,
+    numbers that it was computed from, and its object."""
     contents: list[Contents] = []
     found: Any
     for array in arrays:
@@ -352,15 +371,22 @@ def put_later(
     if len(contents) > 1:  # it goes with any of them
         later = _Later(later)
         later[2] = [*map(weakref.ref, contents, repeat(later))]
-    if owner.later:
-        others = [
-            x for x in owner.later if x and (x[0] is not make or x[2] != later[2])
-        ]
+    if not owner.later:
+        owner.later = (later,)
+        return
+    with _making:
+        others = [x for x in owner.later if x and not _is_again(x, later)]
         owner.later = (*others, later)
         if len(others) > _MANY_LATER:
             owner.records  # noqa: B018 (it makes them)
-    else:
-        owner.later = (later,)
+
+
+def _is_again(later: list[Any], other: list[Any]) -> bool:
+    """Whether both are one value, for the same arrays and numbers."""
+    now = tuple(later)  # it may be emptied at any moment
+    if not now or now[0] is not other[0]:
+        return False
+    return bool(now[1][1] == other[1][1] and now[2] == other[2])
 
 
 class _Later(list[Any]):

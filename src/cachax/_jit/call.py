@@ -321,7 +321,6 @@ class Function:
         demand = self._demand(entry, call)
         demand.gather(iter(new.known))
         demand.is_last, demand.may_compute = True, new.computed
-        demand.unknown = new.unknown
         inside = (types, frozenset(new.computed), *new.unknown.items())
         answers, program, values = self._program(entry, demand, call.args, inside)
         if any(answer.by_object for answer in answers.values()):

@@ -11,7 +11,6 @@ from collections.abc import (
     Container,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from dataclasses import dataclass, replace
@@ -157,8 +156,6 @@ class Demand:
         self.may_compute: Container[Ask] | None = None
         """But nothing except these, and not what is known, or supplied: this is for
         objects that are new. None if it is not."""
-        self.unknown: Mapping[int, Container[Any]] = {}
-        """Those of which only a number is new; see `inside.New`."""
         self.computed = False
         """Whether a value had to be computed."""
         self.settings = settings()

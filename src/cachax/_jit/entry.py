@@ -103,7 +103,7 @@ class Entry:
                 "signature": lambda *call: (*signature_of(leaves(*call)), settings()),
             }
             arguments = ("args", "kwargs")
-            self._reader = Reader(tree, layout, arguments, names, "all_leaves")
+            self._reader = Reader(tree, layout, arguments, names, "")
         return self._reader
 
     def object(self, slot: Slot, tree: Any) -> str:

@@ -47,6 +47,8 @@ class New:
         self.computed: set[Ask] = set()
         """Those that it may compute."""
         self.objects = entry.objects(call.tree)
+        self.used: set[int] = set()
+        """The arrays that it computes them from."""
         self._places: set[int] = set()
         """The leaves of the objects of which it computes values."""
         self._entry = entry
@@ -110,6 +112,7 @@ class New:
         sources = frozenset([index.token_of(key)])
         leaves, new = self._call.leaves, self.leaves
         arrays = [i for i in its if isinstance(leaves[i], jax.Array)]
+        self.used.update(arrays)
         are_new = [i for i in arrays if index.is_new_for(leaves[i], sources)]
         for i in are_new:
             new[i] = sources.union(new.get(i, ()))
@@ -143,9 +146,12 @@ def values_read(
         for slot in [own] if is_same else inside:
             inputs, mapped = inputs_of(objects[slot]), entry.maps[slot]
             uses = None if inputs is None else key.learned.get(inputs)
-            if uses is not None:
+            kinds = key.learned.kinds(inputs) if inputs is not None else []
+            if uses is None and len(kinds) > 1:  # for a number that is new
+                return None
+            for positions, *_ in kinds[:1] if uses is None else [uses.kind]:
                 places = [] if mapped is None else mapped.of_arrays
-                its = [places[i] for i in uses.positions] if places else [None]
+                its = [places[i] for i in positions] if places else [None]
                 found.append((slot, key, tuple(its or places)))
         if len(found) == before:  # of an object that the body makes, maybe
             found.append((own, key, need.places))
@@ -172,7 +178,10 @@ def new_in_call(entry: Any, call: Call) -> New | None:
         return None
     if any(_is_in_one_of(new.known, need.ask[0]) for need in plan.needs):
         return None
-    if not new.leaves or (has_several_devices() and not _are_placed_alike(leaves)):
+    used = [leaves[i] for i in new.used]
+    if not new.leaves or (
+        has_several_devices() and not _are_placed_alike(leaves, used)
+    ):
         return None
     code = is_new_code(entry, plan, new, call)
     is_new = entry.reader(call.tree).function(code, needs=plan.needs)
@@ -229,11 +238,14 @@ def are_unknown(entry: Any, plan: Plan, new: New, call: Call) -> Read:
     return reader.function(code, needs=plan.needs)  # type: ignore[no-any-return]
 
 
-def _are_placed_alike(leaves: Iterable[Any]) -> bool:
+def _are_placed_alike(leaves: Iterable[Any], used: Iterable[Any]) -> bool:
     """Whether all arrays that may not be moved are in the same place: then so is what
-    is computed from any of them. (See `_in_place` in `results.py`.)"""
+    is computed from any of them. If there are some, the results of the program may not
+    be moved either: then the used ones are among them. (See `_in_place` in
+    `results.py`.)"""
     arrays = [x for x in leaves if isinstance(x, jax.Array) and x.committed]
-    return all(is_placed_like(x, arrays[0]) for x in arrays)
+    is_one_place = all(is_placed_like(x, arrays[0]) for x in arrays)
+    return is_one_place and all(x.committed == bool(arrays) for x in used)
 
 
 def _is_in_one_of(known: Container[Ask], slot: Slot) -> bool:

@@ -86,8 +86,8 @@ class Reader:
     """Compiles functions that read leaves and objects of trees of one structure.
 
     `tree` is a tuple, and `parameters` are names for its parts, which the functions
-    take. `names` are known to the functions. `leaves`, which is one of them, finds what
-    has no expression, and so does `all_objects`.
+    take. `names` are known to the functions. Of these, `all_leaves` and `all_objects`,
+    with this suffix, find what has no expression.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Reader:
         layout: Layout | None,
         parameters: tuple[str, ...],
         names: dict[str, Any],
-        leaves: str = "all_leaves_of",
+        suffix: str = "_of",
     ) -> None:
         self.names = names
         self.parameters = parameters
@@ -104,8 +104,8 @@ class Reader:
         names |= {"orders_in": _orders_in, "identity_of": identity_of}
         names |= {"base_of": base_of, "all_leaves_of": jax.tree.leaves}
         self._constants: dict[Any, str] = {}
-        self._leaves = f"{leaves}({', '.join(parameters)})"
-        self._objects = f"all_objects({', '.join(parameters)})"
+        self._leaves = f"all_leaves{suffix}({', '.join(parameters)})"
+        self._objects = f"all_objects{suffix}({', '.join(parameters)})"
         self._codes: dict[int, str] = {}
         self._codes_of_objects: dict[int, str] = {}
         self._find_codes(tree, layout)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from .._compat import configured
+from .._compat import configured, has_several_devices
 from .._core import index
 from .._core.fields import BUILTIN_ATOMS, instance_dict, is_frozen, may_change, walk
 from .._core.memo import has_memo, keys_of
@@ -77,6 +77,9 @@ class Need:
     def has_same_kinds(self, args: Any, kwargs: Any) -> bool:
         """Whether there are numbers where it has read numbers, and arrays where it has
         read arrays: which arrays it uses depends on it."""
+        arrays = self._arrays(args, kwargs)
+        if not all(isinstance(x, jax.Array) for x in arrays):
+            return False
         pairs = zip(self._bits, self._read_bits(args, kwargs), strict=True)
         return all((before is None) == (now is None) for before, now in pairs)
 
@@ -114,13 +117,15 @@ class Need:
 
     def is_known(self, args: Any, kwargs: Any) -> bool:
         """Whether it is known for these arguments, to the arrays or to its object."""
+        if self._has_leaves_only:
+            try:
+                if self.find(args, kwargs) is not None:
+                    return True
+            except AttributeError:  # nothing is known of an array
+                pass
         owner = self._owner(args, kwargs)
-        if has_memo(owner) or not self._has_leaves_only:
-            return bool(self.key.is_known(owner))
-        try:
-            return self.find(args, kwargs) is not None
-        except AttributeError:  # nothing is known of an array
-            return False
+        may_be_known = has_memo(owner) or not self._has_leaves_only
+        return may_be_known and bool(self.key.is_known(owner))
 
 
 class Ready:
@@ -308,7 +313,11 @@ def _same_codes(
     new: Any,
 ) -> list[str]:
     """What has to be as it was, apart from arrays and their numbers."""
-    same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
+    same = []
+    if new is not None:
+        same = [f"type({reader.leaf(i)})" for i in new.types]
+        used = sorted(new.used) if has_several_devices() else ()
+        same += [f"{reader.leaf(i)}.committed" for i in used]
     needs = (*plan.needs, *(() if new is None else entry.plan.needs))
     same += _fields(plan, needs, reader, objects)
     for slot in {need.ask[0]: None for need in needs if need.is_ordered}:

@@ -5,6 +5,7 @@ for the old ones follow them. An object that is made inside comes out with the v
 that were computed on it there.
 """
 
+import weakref
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -36,6 +37,7 @@ from .._core.memo import (
     with_supplied,
 )
 from .._core.parts import NUMBERS
+from .._core.slots import layout_of
 from .._core.sources import names_of
 from .._core.structure import Structure, survives
 from .._core.uses import Uses
@@ -77,15 +79,13 @@ class Brought:
     inputs: Inputs | None = None
     """If there are some: the inputs of its object, without the arrays and with zeros
     for these numbers."""
-    is_kept_beside: bool = False
-    """Whether its object keeps it too: arrays have few values, for all numbers."""
 
     def record(
-        self, contents: Sequence[index.Contents], parts: tuple[Any, Any]
+        self, contents: Sequence[index.Contents], parts: tuple[Any, Any, Any]
     ) -> index.Record | None:
-        """Given the arrays in the value and the numbers that were traced. None if the
-        program took something else for numbers."""
-        arrays, given = parts
+        """Given the arrays in the value, the numbers that were traced, and the object,
+        weakly. None if the program took something else for numbers."""
+        arrays, given, holder = parts
         statics, uses = self.statics, self.statics.uses
         if self.inputs is not None:
             numbers = dict(zip(self.traced, given, strict=True))
@@ -97,22 +97,10 @@ class Brought:
             statics = statics._replace(bits=uses.statics(inputs).bits)
         template = self.packed.template(arrays, self.is_shared)
         contents = contents if uses.positions else ()
-        record = index.Record(self.key, contents, statics, template)
+        record = index.Record(self.key, contents, statics, template, holder=holder)
         packed = self.packed.with_arrays(arrays)
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
         return record
-
-    def keep_beside(
-        self, obj: Any, used: Sequence[Any], places: Sequence[Any], parts: Any
-    ) -> None:
-        """Keep it for its arrays, and beside its object."""
-        owners = [*map(index.contents_of, places)]
-        record = self.record(owners, parts)
-        if record is not None:
-            index.add(record, owners)
-            memo = memo_of(obj)
-            memo.keep(self.key, record.template.fill(used))
-            memo.indexed[self.key] = record
 
     def code(self, name: str, arrays: str, reader: Reader) -> list[str]:
         """Expressions that keep it, given one for its arrays, and a reader of the tree
@@ -130,11 +118,9 @@ class Brought:
         is_kept = ""
         if self.is_argument and has_several_devices():
             is_kept = f"in_place({arrays}, {used}, entry) and "
-        if self.is_kept_beside:
-            its = [reader.object(self.number), used, joined(leaves)]
-            return [f"{is_kept}{name}_beside({', '.join(its)}, ({arrays}, {numbers}))"]
+        parts = f"({arrays}, {numbers}, ref({reader.object(self.number)}))"
         return [
-            f"{is_kept}put_later({place}, {name}, {source}, ({arrays}, {numbers}))"
+            f"{is_kept}put_later({place}, {name}, {source}, {parts})"
             for place in places
         ]
 
@@ -203,10 +189,11 @@ class About(int):
         """How to find all these leaves is found out once; see `paths.py`."""
         tree, _ = entry.options.static.take_out(args, kwargs)
         given: Reader = entry.reader(tree)
-        returned = Reader((out,), None, ("out",), given.names)
+        returned = Reader((out,), layout_of((out,)), ("out",), given.names)
         its_leaves, out_leaves = jax.tree.leaves(tree), jax.tree.leaves(out)
         names: dict[str, Any] = {"put_later": index.put_later, "in_place": _in_place}
-        names["pass_on"] = _pass_on_supplied
+        names |= {"pass_on": _pass_on_supplied, "ref": weakref.ref}
+        names["all_objects_of"] = objects_in
         code: dict[bool, list[str]] = {True: [], False: []}
         start = 0
         for number, each in enumerate(self.brought):
@@ -217,7 +204,6 @@ class About(int):
             names[f"brought_{number}"] = (
                 each.supply if each.is_supplied else each.record
             )
-            names[f"brought_{number}_beside"] = each.keep_beside
 
         of_objects = {i for span in entry.spans for i in span}
 
@@ -412,7 +398,6 @@ class _Target:
             shape=outside.shape,
             inputs=outside if traced else None,
             traced=traced,
-            is_kept_beside=inside is not None and key in inside.unknown.get(number, ()),
         )
         return brought, packed.arrays
 
