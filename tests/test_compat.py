@@ -1,6 +1,7 @@
 """What cachax uses of JAX's internals is still there, and does what it did."""
 
 import copy
+import dataclasses
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import cachax
 from cachax import _compat
 from cachax._core import index
+
+from measure import computations, computing
 
 
 def test_forgetting_a_failed_trace_keeps_the_others() -> None:
@@ -159,3 +163,41 @@ def test_without_other_processes_there_is_no_coordination_service() -> None:
     """With them, its methods are those that tests/processes uses."""
     assert not _compat.has_processes()
     assert _compat.coordination_client() is None
+
+
+def test_shardings_are_found_for_the_leaves_of_a_prefix() -> None:
+    one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    found = _compat.shardings_for((one, None), ({"a": 1.0, "b": 2.0}, [3.0]))
+    assert found == [one, one, None]
+
+
+def test_a_body_with_shard_map_can_be_followed() -> None:
+    """It returns its results in a class of its own from 0.10 on."""
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("i",))
+    spec = jax.sharding.PartitionSpec("i")
+    if hasattr(jax, "shard_map"):
+        double = jax.shard_map(
+            lambda x: 2 * x, mesh=mesh, in_specs=spec, out_specs=spec
+        )
+    else:  # up to 0.5
+        from jax.experimental.shard_map import shard_map
+
+        double = shard_map(lambda x: 2 * x, mesh, spec, spec)
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Pair:
+        x: jax.Array
+        y: jax.Array
+
+        @cachax.cached_property
+        def doubled(self) -> jax.Array:
+            computing("doubled")
+            return double(self.x)  # type: ignore[no-any-return]
+
+    pair = Pair(jnp.arange(3.0), jnp.ones(3))
+    with computations() as counts:
+        for _ in range(3):
+            assert pair.doubled.tolist() == [0, 2, 4]
+            pair = dataclasses.replace(pair, y=pair.y + 1)
+    assert counts == {"doubled": 1}

@@ -1060,11 +1060,17 @@ def test_a_pydantic_model_needs_no_setting() -> None:
             computing("pydantic")
             return 2 * self.n
 
+        @cachax.cached_method
+        def times(self, factor: int) -> Any:
+            computing("times")
+            return factor * self.n
+
     model = Model(n=3.0)
     with computations() as counts:
         assert model.doubled == 6.0
         assert model.doubled == 6.0
-    assert counts == {"pydantic": 1}
+        assert model.times(3) == model.times(3) == 9.0
+    assert counts == {"pydantic": 1, "times": 1}
     assert set(Model.model_fields) == {"n"}
     assert model.model_dump() == {"n": 3.0}
 

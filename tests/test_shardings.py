@@ -4,6 +4,8 @@ On the four devices that `conftest.py` makes of a CPU.
 """
 
 import dataclasses
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -293,3 +295,112 @@ def test_a_value_that_is_made_from_a_number(name: str, how: str, use: Any) -> No
         value = [use(noisy, name), use(noisy, name)][1]
     assert counts == {name: 1}
     jax.tree.map(np.testing.assert_array_equal, value, body(noisy))
+
+
+class Scaled(flax.struct.PyTreeNode):
+    x: jax.Array
+    w: Any = 1.0
+
+    @cachax.cached_property
+    def gram(self) -> Any:
+        return self.x.T @ self.x
+
+    @cachax.cached_property
+    def size(self) -> float:
+        computing("size")
+        return float(self.gram.sum() + self.x.sum())
+
+    @cachax.cached_property
+    def centred(self) -> Any:
+        computing("centred")
+        return self.x - self.x.mean(0)
+
+    @cachax.cached_property
+    def rows(self) -> Any:
+        computing("rows")
+        return np.asarray(self.x)[: int(self.x[0, 0])].sum()
+
+
+@pytest.mark.parametrize("name", ["size", "rows"])
+@pytest.mark.parametrize("how", ["rows", "everywhere"])
+def test_a_body_that_needs_contents_runs_once_in_a_loop(name: str, how: str) -> None:
+    @cachax.jit
+    def step(scaled: Scaled) -> Scaled:
+        return scaled.replace(w=scaled.w * getattr(scaled, name))
+
+    scaled = Scaled(jax.device_put(jnp.ones((4, 4)), SHARDINGS[how]), jnp.ones(4))
+    with computations() as counts:
+        for _ in range(5):
+            scaled = step(scaled)
+            scaled = scaled.replace(w=jnp.ones(4))
+            assert getattr(scaled, name) == {"size": 80, "rows": 4}[name]
+    assert counts == {name: 1}
+
+
+def test_what_a_body_that_needs_contents_reads_is_freed() -> None:
+    alive = []
+    for i in range(4):
+        x = jax.device_put(jnp.full((4, 4), 1.0 + i), SHARDINGS["rows"])
+        scaled = Scaled(x)
+        assert scaled.size > 0
+        alive.append(weakref.ref(scaled.gram))
+        del x, scaled
+    gc.collect()
+    assert [ref() for ref in alive] == [None] * 4
+
+
+def test_a_body_that_fails_on_several_devices_shows_the_error_of_jax() -> None:
+    class Mixed(flax.struct.PyTreeNode):
+        x: jax.Array
+        y: jax.Array
+
+        @cachax.cached_property
+        def product(self) -> Any:
+            return jax.jit(jnp.matmul)(self.x, self.y)
+
+    x, y = jnp.ones((4, 4)), jax.device_put(jnp.ones((4, 4)), SHARDINGS["rows"])
+    mixed = Mixed(jax.device_put(x, first_devices(4)[1]), y)
+    with pytest.raises(ValueError, match="incompatible devices"):
+        _ = mixed.product
+
+
+@pytest.mark.parametrize(
+    ("placed", "wanted"),  # (JAX refuses one device where rows are wanted)
+    [
+        ("nowhere", "rows"),
+        ("nowhere", "everywhere"),
+        ("one device", "everywhere"),
+        ("as wanted", "rows"),
+        ("as wanted", "everywhere"),
+    ],
+)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_in_shardings_and_arrays_that_are_placed_otherwise(
+    placed: str, wanted: str, is_known: bool
+) -> None:
+    def fun(scaled: Any) -> Any:
+        return scaled.centred * 2
+
+    def plain(x: Any) -> Any:
+        return (x - x.mean(0)) * 2
+
+    x = jnp.arange(16.0).reshape(4, 4)
+    if placed != "nowhere":
+        is_one = placed == "one device"
+        x = jax.device_put(x, first_devices(4)[1] if is_one else SHARDINGS[wanted])
+    scaled = Scaled(x, None)
+    shardings = Scaled(SHARDINGS[wanted], None)
+    use = cachax.jit(fun, in_shardings=(shardings,))
+    other = Scaled(jax.device_put(x + 1, SHARDINGS[wanted]), None)
+    expected = jax.jit(plain, in_shardings=(SHARDINGS[wanted],))
+    with computations() as counts:
+        if is_known:
+            assert scaled.centred.sum() == 0
+        for obj in (scaled, other, scaled, other):
+            result = use(obj)
+            plainly = expected(obj.x)
+            assert result.sharding.is_equivalent_to(plainly.sharding, 2)
+            np.testing.assert_allclose(result, plainly)
+            assert len((result + plainly).sharding.device_set) == 4
+    if placed == "as wanted":
+        assert counts == {"centred": 2}

@@ -2,7 +2,8 @@
 `tests/test_compat.py` fails loudly when JAX changes one of them."""
 
 import enum
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,18 @@ BASE = "_base_array"
 """Of random keys: the array that they are around."""
 
 
+_FlatTree: Any = getattr(_tree_util, "FlatTree", ())  # of shard_map in 0.10 and later
+
+
+def results_of(out: Any) -> tuple[Sequence[Any], Callable[[list[Any]], Any]]:
+    """What a primitive has returned, and how to return other results in their place."""
+    if isinstance(out, list | tuple):
+        return out, list
+    if isinstance(out, _FlatTree):
+        return out.vals, out.update
+    return [out], operator.itemgetter(0)
+
+
 def base_of(array: Any) -> Any:
     """The array that has the contents of this one: of random keys, the one inside."""
     return getattr(array, BASE, array)
@@ -207,6 +220,25 @@ def is_placed_like(array: Any, other: Any) -> bool:
         return False
     one, two = array.sharding, other.sharding
     return one is two or bool(one.device_set == two.device_set)
+
+
+def shardings_for(prefix: Any, tree: Any) -> list[Any]:
+    """The shardings of the leaves of a tree, of which a prefix is given. (For all
+    versions.)"""
+    found: list[Any] = _tree_util.broadcast_prefix(prefix, tree, lambda x: x is None)
+    return found
+
+
+def is_placed_as(x: Any, sharding: Any) -> bool:
+    """Whether an argument is where this item of `in_shardings` says."""
+    is_free = sharding is None or sharding is UNSPECIFIED or isinstance(x, Tracer)
+    if is_free or not isinstance(x, jax.Array | np.ndarray):
+        return True
+    if isinstance(x, np.ndarray) or not x.committed:
+        return False
+    if isinstance(sharding, jax.sharding.PartitionSpec):
+        return bool(getattr(x.sharding, "spec", None) == sharding)
+    return bool(x.sharding.is_equivalent_to(sharding, x.ndim))
 
 
 def has_several_devices() -> bool:

@@ -31,6 +31,7 @@ from .._compat import (
     inputs_used,
     is_call,
     is_ref,
+    results_of,
     set_current_trace,
 )
 from .fields import instance_dict, made_locally, walk, walk_fields
@@ -122,13 +123,12 @@ class Dependence(TraceBase):  # type: ignore[misc]
             return out
         is_used = [True] * len(tracers) if used is None else used(values)
         inputs = held | self.inputs_of(compress(tracers, is_used))
-        results = out if isinstance(out, list | tuple) else [out]
+        results, rebuild = results_of(out)
         has_refs = any(map(is_ref, [*values, *results]))
         self.looked_at |= has_refs
         if has_refs or not results:
             self.seen |= inputs
-        found = [self.tracer(x, inputs) for x in results]
-        return found if results is out else found[0]
+        return rebuild([self.tracer(x, inputs) for x in results])
 
     # What JAX calls, from its oldest to its newest version that is supported.
 

@@ -11,14 +11,12 @@ from .computed import MISSING, Computed
 from .index import Changes
 from .memo import Source, declare, forget_computed_with, memos
 from .recent import Recent
+from .sources import class_of
 from .uses import Learned
 
 _x64, _precision, _promotion, _prng, _split = SETTINGS
 
 T_co = TypeVar("T_co", covariant=True)
-
-
-_FromFunctools = type("cached_property", (), {"__module__": "functools"})
 
 
 class cached_property(Computed, Source, Generic[T_co]):
@@ -95,14 +93,12 @@ class cached_property(Computed, Source, Generic[T_co]):
             )
         declare(owner, name)
 
-    # pydantic takes an attribute without annotation, and an assignment on a frozen
-    # model, only for what functools has. For attrs it must not be that: it replaces
-    # the cached properties of functools in classes with slots.
+    # pydantic takes an assignment on a frozen model only for what functools has.
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        if self.attrname is None:
-            return _FromFunctools
-        return functools.cached_property if self._is_pydantic else type(self)
+        is_set = self.attrname is not None
+        is_its = is_set and self._is_pydantic
+        return functools.cached_property if is_its else class_of(self)
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...

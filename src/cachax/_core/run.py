@@ -2,6 +2,7 @@
 objects of this kind run it as it is.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -32,9 +33,11 @@ def compute(
             if uses is None:
                 learned.put(inputs, everything(inputs, has_arrays, all_reads(obj)))
             return body(obj), learned.get(inputs)
-        if current_trace() is not CONCRETE or are_spread(inputs.arrays):
-            uses = learn(body, obj, inputs, learned)
-        else:
+        is_concrete = current_trace() is CONCRETE
+        if is_concrete and (uses is not None or not are_spread(inputs.arrays)):
+            return _compute_followed(body, obj, inputs, learned)
+        uses = learn(body, obj, inputs, learned)
+        if is_concrete and uses.is_host:
             return _compute_followed(body, obj, inputs, learned)
     if not uses.is_host and are_spread(inputs.arrays):
         # Always like this, and not only the first time. JAX runs some operations as
@@ -44,7 +47,8 @@ def compute(
         # programs than the rest.
         traced = trace_body(body, obj, inputs)
         if traced is not None:
-            return traced.run(inputs.arrays), uses
+            with suppress(Exception):  # whatever it is: the body shows it
+                return traced.run(inputs.arrays), uses
     return body(obj), uses
 
 

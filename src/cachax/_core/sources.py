@@ -5,10 +5,22 @@ from typing import Any
 
 from .fields import per_class
 
+_FromFunctools = type("cached_property", (), {"__module__": "functools"})
+
+
+def class_of(source: "Source") -> Any:
+    """What it says its class is. While a class is made, pydantic takes an attribute
+    without annotation only if it is of functools. (It must not be a cached property of
+    functools: attrs replaces these in classes with slots.)"""
+    return _FromFunctools if source.attrname is None else type(source)
+
 
 class Source:
     """An attribute of a class that has values for its objects: a cached property, a
     cached method."""
+
+    attrname: str | None = None
+    __class__: Any = property(class_of)
 
 
 @per_class

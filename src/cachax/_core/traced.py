@@ -25,7 +25,6 @@ from .memo import inputs_of
 from .parts import Same, identity_of, look_of
 from .spread import is_global
 from .uses import Learned, Uses, all_reads, everything
-from .values_read import NotAFunctionError
 
 _ADDRESS = re.compile(" at 0x[0-9a-fX]+")
 
@@ -99,10 +98,14 @@ def trace_body(
         trace = Dependence()
         try:
             run = follow(trace, body, obj, inputs, given, traced_numbers, only_known)
+        except (
+            Exception
+        ):  # whatever it is: the body is run again as it is, and shows it
+            return []  # JAX keeps the constants of a trace that raises
         finally:
             trace.end()
         if trace.looked_at or trace.has_closures:  # of a callback, maybe
-            raise NotAFunctionError
+            return []
         leaves = zip(run.leaves, run.are_results, strict=True)
         found = run._replace(
             leaves=[None if is_result else x for x, is_result in leaves]
@@ -111,9 +114,9 @@ def trace_body(
 
     try:
         jaxpr = jax.make_jaxpr(of_arrays)(inputs.arrays)
-    except Exception:  # whatever a body raises: it is run again as it is, and shows it
+    except Exception:  # of a function that the body has jitted
         return None
-    return Traced(jaxpr, found)
+    return None if found is None else Traced(jaxpr, found)
 
 
 def learn(body: Body, obj: Any, inputs: Inputs, learned: Learned) -> Uses:

@@ -24,6 +24,7 @@ from jax.tree_util import tree_flatten
 from .._compat import (
     Tracer,
     forget_failed_traces,
+    is_placed_as,
     jit_is_disabled,
     places_of,
     settings,
@@ -230,8 +231,8 @@ class Function:
     def _call_learning(self, entry: Entry, call: Call) -> Any:
         """With values that are to be computed, or a function to be traced."""
         _, leaves, args, kwargs = call
-        signature = signature_of(leaves)
-        courses = entry.courses.setdefault(signature, Recent(_COURSES))
+        kind = (signature_of(leaves), self._misplaced(entry, call))
+        courses = entry.courses.setdefault(kind, Recent(_COURSES))
         asks: Any = None
         known: set[Ask] = set()
         unstable: set[Any] = set()
@@ -287,7 +288,16 @@ class Function:
         objects = entry.objects(call.tree)
         demand = Demand(objects, entry.maps, call.leaves, entry.static_numpy)
         demand.call = (call.args, call.kwargs)
+        demand.misplaced = self._misplaced(entry, call)
         return demand
+
+    def _misplaced(self, entry: Entry, call: Call) -> frozenset[int]:
+        """Objects with arrays that are elsewhere than `in_shardings` says."""
+        shardings = self.options.in_shardings(call.tree)
+        pairs = enumerate(zip(call.leaves, shardings, strict=False))
+        wrong = {i for i, (x, sharding) in pairs if not is_placed_as(x, sharding)}
+        spans = enumerate(entry.spans)
+        return frozenset(slot for slot, span in spans if not wrong.isdisjoint(span))
 
     def _program(
         self, entry: Entry, demand: Demand, args: Any, inside: Any = None
@@ -296,7 +306,8 @@ class Function:
         `inside`, it computes values itself: for leaves of which types, and which."""
         answers = demand.in_order()
         looks = [(ask, x.packed.form, x.looks) for ask, x in answers.items()]
-        key = (settings(), inside, demand.all_supplied(), *looks)
+        supplied = demand.all_supplied()
+        key = (settings(), inside, demand.misplaced, supplied, *looks)
         program: Program | None = entry.programs.get(key)
         if program is None:
             program = Program(self, entry, answers, args, inside is not None)

@@ -156,6 +156,9 @@ class Demand:
         self.may_compute: Container[Ask] | None = None
         """But nothing except these, and not what is known, or supplied: this is for
         objects that are new. None if it is not."""
+        self.misplaced: Container[Slot] = ()
+        """Objects with arrays that are elsewhere than `in_shardings` says. Inside, they
+        are there, and so are their values."""
         self.computed = False
         """Whether a value had to be computed."""
         self.settings = settings()
@@ -201,6 +204,8 @@ class Demand:
             with configured(slot.settings):
                 return self._answer(slot.slot, key)
         owner = self._objects[slot]
+        if slot in self.misplaced and not key.is_supplied(owner):
+            return None
         is_known = key.peek(owner, self) is not self
         if not is_known and not key.can_be_computed():
             return None

@@ -98,6 +98,7 @@ class Entry:
                 "identity": identity,
                 "object_in": _object_in,
                 "settings": settings,
+                "sharding_of": _sharding_of,
                 "supplied_on": lambda obj: frozenset(supplied_for(obj)),
                 "whole": int.__pos__,
                 "signature": lambda *call: (*signature_of(leaves(*call)), settings()),
@@ -205,7 +206,7 @@ class Entry:
         for inside in self.inside[:1]:
             is_new = is_new_code(self, plan, inside, call)
             code = f"inside[{inside.key_code}] if {is_new} else ready[{plan.key_code}]"
-            if inside.unknown:  # it takes longer to ask for each value
+            if inside.unknown:  # which takes longer to find out
                 code = f"ready.get({plan.key_code}) or ({code})"
             reader = self.reader(call.tree)
             inside.applies = reader.function(
@@ -256,6 +257,10 @@ class _Taken(NamedTuple):
 
     call: Any
     about: None = None
+
+
+def _sharding_of(leaf: Any) -> Any:
+    return getattr(leaf, "sharding", None), getattr(leaf, "committed", None)
 
 
 def _object_in(key: Any, owner: Any, number: int) -> Any:

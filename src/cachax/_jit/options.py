@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .._compat import UNSPECIFIED
+from .._compat import UNSPECIFIED, shardings_for
 
 
 class Arguments:
@@ -83,6 +83,23 @@ class Options:
         spares_first = str(options.get("donate")).endswith("-except-first")
         self.is_supported = options.get("abstracted_axes") is None and not spares_first
         """The values would come first, and they are not to be donated either."""
+
+    def in_shardings(self, tree: Any) -> list[Any]:
+        """Of the leaves of arguments, with None for static ones. Empty if none is
+        given."""
+        given = self.given.get("in_shardings")
+        if given is None or given is UNSPECIFIED:
+            return []
+        args, _ = tree
+        static = self.static.among(len(args))
+        others = tuple(x for i, x in enumerate(args) if i not in static)
+        is_one = not isinstance(given, tuple | list)
+        try:
+            return shardings_for(
+                (given,) * len(others) if is_one else tuple(given), others
+            )
+        except ValueError:  # it doesn't fit: JAX says why
+            return []
 
     def of_program(self, args: Sequence[Any]) -> dict[str, Any]:
         """The same for a program that has one more argument, which comes first."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from .._compat import configured, has_several_devices
+from .._compat import configured
 from .._core import index
 from .._core.fields import BUILTIN_ATOMS, instance_dict, is_frozen, may_change, walk
 from .._core.memo import has_memo, keys_of
@@ -289,7 +289,8 @@ def plan_for(
 
     owners = {slot: entry.object(slot, call.tree) for slot, _ in owned}
     plan.supplied_code = _supplied_code(plan, reader, objects, owners)
-    same = _same_codes(plan, entry, reader, objects, owners, new)
+    has_shardings = bool(entry.options.in_shardings(call.tree))
+    same = _same_codes(plan, entry, reader, objects, owners, new, has_shardings)
     supplied = (f"supplied_on({owner})" for owner in owners.values())
     now = joined(["settings()", *same, *supplied])
     is_apart = not (plan.by_object and entry.options.donates)
@@ -311,15 +312,15 @@ def _same_codes(
     objects: Sequence[Any],
     owners: Mapping[Any, str],
     new: Any,
+    has_shardings: bool,
 ) -> list[str]:
     """What has to be as it was, apart from arrays and their numbers."""
-    same = []
-    if new is not None:
-        same = [f"type({reader.leaf(i)})" for i in new.types]
-        used = sorted(new.used) if has_several_devices() else ()
-        same += [f"{reader.leaf(i)}.committed" for i in used]
+    same = [f"type({reader.leaf(i)})" for i in (() if new is None else new.types)]
     needs = (*plan.needs, *(() if new is None else entry.plan.needs))
     same += _fields(plan, needs, reader, objects)
+    if has_shardings:
+        places = {i for span in entry.spans for i in span}
+        same += [f"sharding_of({reader.leaf(i)})" for i in sorted(places)]
     for slot in {need.ask[0]: None for need in needs if need.is_ordered}:
         number = slot.slot if type(slot) is Under else slot
         same += reader.orders(reader.object(number), objects[number])
