@@ -164,16 +164,18 @@ BASE = "_base_array"
 """Of random keys: the array that they are around."""
 
 
-_FlatTree: Any = getattr(_tree_util, "FlatTree", ())  # of shard_map in 0.10 and later
-
-
 def results_of(out: Any) -> tuple[Sequence[Any], Callable[[list[Any]], Any]]:
     """What a primitive has returned, and how to return other results in their place."""
     if isinstance(out, list | tuple):
         return out, list
-    if isinstance(out, _FlatTree):
-        return out.vals, out.update
-    return [out], operator.itemgetter(0)
+    if not hasattr(out, "map"):
+        return [out], operator.itemgetter(0)
+
+    def rebuilt(new: list[Any]) -> Any:  # of shard_map: a tree of JAX's own, from 0.10
+        remaining = iter(new)
+        return out.map(lambda _: next(remaining))
+
+    return [*out], rebuilt
 
 
 def base_of(array: Any) -> Any:

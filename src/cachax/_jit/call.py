@@ -386,6 +386,7 @@ def _is_concrete(value: Value, leaves: list[Any]) -> bool:
 _WORDS_OF_JAX = (
     "_cached_values",
     "donate",
+    "GSPMDSharding",  # of a value: JAX doesn't take the result of a callback
     "in_shardings",
     "valid JAX type",
     programs.__file__,
