@@ -172,7 +172,7 @@ def test_shardings_are_found_for_the_leaves_of_a_prefix() -> None:
 
 
 def test_a_body_with_shard_map_can_be_followed() -> None:
-    """It returns its results in a class of its own from 0.10 on."""
+    """From 0.10 on, JAX has a class for what it returns."""
     mesh = jax.sharding.Mesh(jax.devices()[:1], ("i",))
     spec = jax.sharding.PartitionSpec("i")
     if hasattr(jax, "shard_map"):
