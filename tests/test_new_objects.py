@@ -1332,6 +1332,25 @@ def test_values_that_were_computed_inside_stay_with_their_objects(field: str) ->
         assert counts == {"part": 7}
 
 
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_to_clear_an_array_clears_values_that_stay_with_objects(
+    is_inside: bool,
+) -> None:
+    use, x = cachax.jit(lambda o: o.part + 1), jnp.ones(3)
+    if is_inside:
+        for i in range(2 * ENOUGH):
+            use(Blend(jnp.full(3, float(i)), None, 1.0))
+    objects = [Blend(x, None, 1.0 + n) for n in range(7)]
+    with computations() as counts:
+        for obj in objects:
+            use(obj)
+        cachax.clear(x)
+        for n, obj in enumerate(objects):
+            assert not cachax.is_cached(obj, "part")
+            assert use(obj)[0] == obj.part[0] + 1 == 2 + n
+    assert counts == {"part": 14}
+
+
 def test_the_value_of_an_object_that_was_returned_stays_with_it() -> None:
     @cachax.jit
     def make(x: Any) -> Any:

@@ -177,12 +177,14 @@ class Memo(weakref.ref[Any]):
         self._snapshot = Snapshot(obj, forget)
         self.holds = self._snapshot.holds
 
-    def drop_cleared(self) -> None:
-        """Records were cleared: forget their values. (Not those whose records are gone
-        for another reason: to clear one object must make no difference to others.)"""
+    def drop_cleared(self, contents: Contents | None = None) -> None:
+        """Records were cleared, or all those of an array: forget their values. (Not
+        those whose records are gone for another reason: to clear one object must make
+        no difference to others.)"""
         self.changes = Changes.count
         for key, record in [*self.indexed.items()]:
-            if record.is_cleared:
+            is_its = any(ref() is contents for ref in record.owners)
+            if record.is_cleared or (contents is not None and is_its):
                 self._drop(key)
 
     def _drop(self, key: Key) -> None:

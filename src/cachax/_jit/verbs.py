@@ -173,7 +173,7 @@ def clear(obj: Any, *names: str) -> None:
     if isinstance(obj, jax.Array):
         index.forget_all(obj)
         for memo in [*memos.values()]:
-            memo.drop_cleared()
+            memo.drop_cleared(index.contents_of(obj))
         return
     _check_object("clear", obj)
     keys = _keys(obj, names or sources_of(type(obj)))
