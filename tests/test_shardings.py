@@ -420,3 +420,19 @@ def test_a_callback_in_a_body() -> None:
     summed = Summed(jax.device_put(jnp.ones((4, 4)), SHARDINGS["rows"]))
     use = cachax.jit(lambda summed: 2 * summed.total)
     assert use(summed) == use(summed) == 32
+
+
+@pytest.mark.parametrize("wrong", [("rows",), {"a": "rows"}, "rows"])
+def test_an_error_about_out_shardings_is_that_of_jax(wrong: Any) -> None:
+    shardings = jax.tree.map(SHARDINGS.get, wrong)
+    scaled = Scaled(jax.device_put(jnp.ones((4, 3)), SHARDINGS["everywhere"]), None)
+
+    def fun(scaled: Any) -> Any:
+        return [scaled.gram[0]]
+
+    texts = []
+    for jit in (jax.jit, cachax.jit):
+        with pytest.raises(ValueError, match="out_shardings|Sharding") as error:
+            jit(fun, out_shardings=shardings)(scaled)
+        texts.append(str(error.value))
+    assert texts[0] == texts[1]

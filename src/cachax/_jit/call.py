@@ -388,6 +388,8 @@ _WORDS_OF_JAX = (
     "donate",
     "GSPMDSharding",  # of a value: JAX doesn't take the result of a callback
     "in_shardings",
+    "out_shardings",
+    "pjit outputs",
     "valid JAX type",
     programs.__file__,
 )
