@@ -432,7 +432,7 @@ def test_an_error_about_out_shardings_is_that_of_jax(wrong: Any) -> None:
 
     texts = []
     for jit in (jax.jit, cachax.jit):
-        with pytest.raises(ValueError, match="out_shardings|Sharding") as error:
+        with pytest.raises(ValueError, match=r"out_shardings|Sharding") as error:
             jit(fun, out_shardings=shardings)(scaled)
         texts.append(str(error.value))
     assert texts[0] == texts[1]
