@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import gc
 import random
+import sys
 import threading
 import time
 import weakref
@@ -1404,6 +1405,116 @@ def test_some_arrays_may_be_moved_to_a_different_device(moved: str) -> None:
             assert obj.whole.devices() == plain.devices()
             assert obj.whole.committed == plain.committed
         assert counts == {"whole": 1, **({} if i else {"part": 1})}
+
+
+@pytest.mark.parametrize("other", [jnp.float32(5), 7])
+def test_a_new_number_after_one_of_a_different_kind(other: Any) -> None:
+    use, x = cachax.jit(lambda o: o.part + 1), jnp.ones(3)
+    for i in range(3 * ENOUGH):
+        use(Blend(x, None, 0.5 * i))
+    obj = Blend(x, None, 1000.0)
+    with computations() as counts:
+        for each in (obj, Blend(x, None, other), obj, obj):
+            use(each)
+    assert counts == {"part": 2}
+    obj = Blend(x, None, 2000.0)
+    with computations() as counts:
+        assert use(obj)[0] == use(obj)[0] == obj.part[0] + 1 == 2001
+    assert counts == {"part": 1}
+
+
+class Penalty(flax.struct.PyTreeNode):
+    params: dict[str, Any]
+    scale: Any
+
+    @cachax.cached_property
+    def value(self) -> Any:
+        computing("value")
+        return sum(jnp.sum(x) for x in jax.tree.leaves(self.params)) * self.scale
+
+
+@pytest.mark.parametrize("names", ["bw", "wb"])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_new_numbers_beside_a_dictionary(names: str, is_new: bool) -> None:
+    use = cachax.jit(lambda o: o.value + 1)
+    params = {name: jnp.ones(3) for name in names}
+    for i in range(3 * ENOUGH):
+        if is_new:
+            params = {name: jnp.ones(3) for name in names}
+        obj = Penalty(params, 0.5 * i)
+        with computations() as counts:
+            assert use(obj) == obj.value + 1 == 3 * i + 1
+            for n in range(6):
+                use(Penalty(params, -1.0 - 6 * i - n))
+            assert obj.value == 3 * i
+            assert use(obj) == 3 * i + 1
+        assert counts == {"value": 7}
+
+
+def test_of_values_that_come_out_the_newest_are_kept_for_rebuilt_objects() -> None:
+    @functools.partial(cachax.jit, static_argnums=2)
+    def make(x: Any, weight: Any, tag: int) -> Any:
+        blend = Blend(x, None, weight, tag)
+        return blend, blend.part
+
+    for tag in range(8):
+        make(jnp.ones(3), jnp.ones(3), tag)
+    x, weight = jnp.ones(3), jnp.ones(3)
+    with computations() as counts:
+        for tag in range(8):
+            made = make(x, weight, tag)[0]
+        again = Blend(made.x, None, made.weight, made.tag)
+        del made
+        assert again.part[0] == 7
+    assert counts == {"part": 8}
+
+
+def test_a_value_stays_with_its_object_under_a_different_configuration() -> None:
+    use, x = cachax.jit(lambda o: o.part + 1), jnp.ones(3)
+    for i in range(3 * ENOUGH):
+        use(Blend(x, None, 0.5 * i))
+    obj = Blend(x, None, 1000.0)
+    with computations() as counts:
+        use(obj)
+        with jax.default_matmul_precision("highest"):
+            for i in range(5):
+                use(Blend(x, None, 2000.0 + i))
+        assert use(obj)[0] == obj.part[0] + 1 == 1001
+    assert counts == {"part": 6}
+
+
+def test_threads_with_many_objects_of_one_array() -> None:
+    before = sys.getswitchinterval()
+    whole = cachax.jit(lambda o: o.whole + 1)
+    part = cachax.jit(lambda o: (o, o.part * 2))
+    errors = []
+
+    def work(objects: list[Blend], seed: int) -> None:
+        rng = random.Random(seed)
+        try:
+            for _ in range(60):
+                obj = rng.choice(objects)
+                assert whole(obj)[0] == obj.weight + 2
+                assert part(obj)[1][0] == 2 * obj.weight
+                whole(obj.replace(weight=5000 + rng.random()))
+        except Exception as error:
+            errors.append(error)
+
+    sys.setswitchinterval(1e-5)
+    try:
+        for trial in range(3):
+            x, y = jnp.ones(3), jnp.ones(3)
+            objects = [Blend(x, y, 100.0 * trial + i) for i in range(20)]
+            threads = [
+                threading.Thread(target=work, args=(objects, seed)) for seed in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not errors
 
 
 def test_values_of_new_numbers_go_with_their_array() -> None:

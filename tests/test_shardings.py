@@ -436,3 +436,23 @@ def test_an_error_about_out_shardings_is_that_of_jax(wrong: Any) -> None:
             jit(fun, out_shardings=shardings)(scaled)
         texts.append(str(error.value))
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("name", ["centred", "size", "rows"])
+def test_in_shardings_on_one_device(name: str) -> None:
+    """Code for any number of devices: the array is where it has to be."""
+    one = NamedSharding(Mesh(np.array(jax.devices()[:1]), ("d",)), P())
+    scaled = Scaled(jnp.ones((4, 4)), None)
+    use = cachax.jit(lambda scaled: jnp.sum(getattr(scaled, name)), in_shardings=one)
+    with computations() as counts:
+        for _ in range(3):
+            assert use(scaled) == {"centred": 0, "size": 80, "rows": 4}[name]
+    assert counts == {name: 1}
+
+
+def test_a_body_that_needs_contents_of_arrays_that_in_shardings_moves() -> None:
+    scaled = Scaled(jnp.ones((4, 4)), None)
+    use = cachax.jit(lambda s: s.x * s.size, in_shardings=SHARDINGS["rows"])
+    with computations() as counts:
+        assert use(scaled)[0, 0] == use(scaled)[0, 0] == 80
+    assert counts == {"size": 1}

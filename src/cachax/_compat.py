@@ -236,7 +236,7 @@ def is_placed_as(x: Any, sharding: Any) -> bool:
     is_free = sharding is None or sharding is UNSPECIFIED or isinstance(x, Tracer)
     if is_free or not isinstance(x, jax.Array | np.ndarray):
         return True
-    if isinstance(x, np.ndarray) or not x.committed:
+    if isinstance(x, np.ndarray):
         return False
     if isinstance(sharding, jax.sharding.PartitionSpec):
         return bool(getattr(x.sharding, "spec", None) == sharding)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 
-from .._compat import Tracer, current_trace, settings
+from .._compat import Tracer, configured, current_trace, settings
 from .._errors import NowhereToStoreError, host_only_note
 from . import index
 from .copies import CannotRebuildError, Copy
@@ -317,14 +317,15 @@ class Computed(Key):
     def keep_beside(self, record: index.Record, obj: Any) -> None:
         """Keep the value of a record with its object: newer ones of the same arrays
         have replaced it."""
-        inputs = inputs_of(obj)
-        if inputs is None or not self._fits(record, inputs):
-            return
-        arrays = record.uses.arrays(inputs)
-        if index.serials_of(arrays) == record.serials:
-            memo = memo_of(obj)
-            memo.keep(self, record.template.fill(arrays))
-            memo.indexed[self] = record
+        with configured(record.statics.settings):
+            inputs = inputs_of(obj)
+            if inputs is None or not self._fits(record, inputs):
+                return
+            arrays = record.uses.arrays(inputs)
+            if index.serials_of(arrays) == record.serials:
+                memo = memo_of(obj)
+                memo.keep(self, record.template.fill(arrays))
+                memo.indexed[self] = record
 
     def record_of(self, obj: Any, inputs: Inputs) -> index.Record | None:
         """The record for this object. If newer ones of the same arrays have replaced

@@ -51,6 +51,7 @@ class Contents:
     _records: "dict[Any, tuple[Record, ...]] | None" = None
     later: tuple[list[Any], ...] = ()
     """Records that are made when one is looked for; see `put_later`."""
+    _is_making = False
     calls: dict[tuple[int, Any], Any] | None = None
     """What is ready for calls with these arrays, and goes when they are gone or a
     record is: tables, by their ids and the keys in them."""
@@ -74,15 +75,24 @@ class Contents:
             self._records = {}
         if self.later:
             with _making:  # other threads wait until they are there
-                for make, parts, refs in filter(None, map(_emptied, self.later)):
-                    contents = [ref() for ref in refs] or [self]
-                    if None in contents:  # one is about to be removed
-                        continue
-                    record = make(contents, parts)
-                    if record is not None:
-                        add(record, contents)
-                self.later = tuple(filter(None, self.later))
+                self._make_later()
         return self._records
+
+    def _make_later(self) -> None:
+        if self._is_making:  # the oldest ones first
+            return
+        self._is_making = True
+        try:
+            for make, parts, refs in filter(None, map(_emptied, self.later)):
+                contents = [ref() for ref in refs] or [self]
+                if None in contents:  # one is about to be removed
+                    continue
+                record = make(contents, parts)
+                if record is not None:
+                    add(record, contents)
+        finally:
+            self._is_making = False
+            self.later = tuple(filter(None, self.later))
 
     def remove(self, record: "Record") -> None:
         records = self._records or {}
@@ -93,8 +103,11 @@ class Contents:
             records.pop(record.place, None)
 
     def remove_calls(self) -> None:
-        calls, self.calls = self.calls or {}, None
-        for (_, key), table in calls.items():
+        while self.calls:
+            try:
+                (_, key), table = self.calls.popitem()
+            except KeyError:  # another thread was faster
+                return
             if (ready := table()) is not None:
                 ready.remove(key)
 

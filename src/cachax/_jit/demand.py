@@ -204,7 +204,7 @@ class Demand:
             with configured(slot.settings):
                 return self._answer(slot.slot, key)
         owner = self._objects[slot]
-        if slot in self.misplaced and not key.is_supplied(owner):
+        if slot in self.misplaced and self._can_be_inside(owner, key):
             return None
         is_known = key.peek(owner, self) is not self
         if not is_known and not key.can_be_computed():
@@ -226,6 +226,13 @@ class Demand:
             if found is not None and record is not None:  # for the same program
                 found = replace(found, statics=record.statics)
         return found
+
+    def _can_be_inside(self, owner: Any, key: Computed) -> bool:
+        """Whether a value can be computed inside."""
+        inputs = inputs_of(owner)
+        if inputs is None or key.is_supplied(owner):
+            return False
+        return not key.learn(owner, inputs).is_host
 
     def _by_arrays(
         self, owner: Any, key: Computed, mapped: Map, inputs: Inputs, record: Record

@@ -70,6 +70,9 @@ class New:
             return False
         if need.is_ordered and key.is_order_seen(owner, inputs, uses):
             return False
+        numbers = (type(self._call.leaves[i]) in NUMBERS for i in need.value.numbers)
+        if need.is_ordered and not inputs.is_sorted and any(numbers):
+            return False  # each number may make a difference to that
         if key.is_known(owner):
             self.known[need.ask] = None
             return True

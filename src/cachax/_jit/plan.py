@@ -124,8 +124,18 @@ class Need:
             except AttributeError:  # nothing is known of an array
                 pass
         owner = self._owner(args, kwargs)
-        may_be_known = has_memo(owner) or not self._has_leaves_only
-        return may_be_known and bool(self.key.is_known(owner))
+        is_certain = self._has_leaves_only and self._has_same_types(args, kwargs)
+        if is_certain and not has_memo(owner):
+            return False
+        return bool(self.key.is_known(owner))
+
+    def _has_same_types(self, args: Any, kwargs: Any) -> bool:
+        """Whether `find` would find the value, if it is known to the arrays."""
+        pairs = zip(self._bits, self._read_bits(args, kwargs), strict=True)
+        arrays = self._arrays(args, kwargs)
+        return all(isinstance(x, jax.Array) for x in arrays) and all(
+            x == y or (type(x) is type(y) is tuple and x[0] is y[0]) for x, y in pairs
+        )
 
 
 class Ready:
@@ -151,8 +161,8 @@ class ReadyCalls(dict[Any, Ready]):
         self[key] = ready
         ready.contents = [*map(weakref.ref, contents)]
         for each in contents:
-            each.calls = each.calls or {}
-            each.calls[id(self), key] = weakref.ref(self)
+            calls = vars(each).setdefault("calls", {})  # at once: there are threads
+            calls[id(self), key] = weakref.ref(self)
 
     def remove(self, key: Any) -> None:
         ready = self.pop(key, None)
