@@ -1315,6 +1315,44 @@ def test_one_object_twice_after_a_number_and_an_array_in_one_field(kinds: Any) -
         assert counts == {"part": 1}
 
 
+def test_one_object_twice_after_different_kinds_in_two_places() -> None:
+    use = cachax.jit(lambda a, b: a.part + b.part)
+
+    def new(weight: Any) -> Blend:
+        return Blend(jnp.ones(3), None, weight)
+
+    for _ in range(ENOUGH + 2):
+        use(new(2.0), new(2.0))
+    for _ in range(2):
+        use(new(jnp.float32(3)), new(2.0))
+        use(new(2.0), new(2.0))
+    for _ in range(3):
+        obj = new(2.0)
+        with computations() as counts:
+            assert use(obj, obj)[0] == 4
+        assert counts == {"part": 1}
+        use(new(2.0), new(2.0))
+
+
+def test_new_numbers_under_a_different_configuration() -> None:
+    use, x = cachax.jit(lambda o: o.part + 1), jnp.ones(3)
+    for i in range(3 * ENOUGH):
+        use(Blend(x, None, 0.5 * i))
+    for _ in range(2):
+        with jax.default_matmul_precision("float32"):
+            use(Blend(x, None, -1.0))
+            obj = Blend(x, None, 200.0)
+            with computations() as counts:
+                for _ in range(4):
+                    assert use(obj)[0] == 201
+            assert counts == {"part": 1}
+        obj = Blend(x, None, 300.0)
+        with computations() as counts:
+            for _ in range(4):
+                assert use(obj)[0] == 301
+        assert counts == {"part": 1}
+
+
 @pytest.mark.parametrize("field", ["weight", "tag"])
 def test_values_that_were_computed_inside_stay_with_their_objects(field: str) -> None:
     """However many there are for the same array, which is new to the first one."""

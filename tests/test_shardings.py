@@ -456,3 +456,13 @@ def test_a_body_that_needs_contents_of_arrays_that_in_shardings_moves() -> None:
     with computations() as counts:
         assert use(scaled)[0, 0] == use(scaled)[0, 0] == 80
     assert counts == {"size": 1}
+
+
+def test_a_layout_in_in_shardings() -> None:
+    layout = pytest.importorskip("jax.experimental.layout")
+    if not hasattr(layout, "Format"):
+        pytest.skip("JAX has no Format before 0.7")
+    scaled = Scaled(jnp.ones((4, 4)), None)
+    placed = layout.Format(layout.Layout((0, 1)), scaled.x.sharding)
+    use = cachax.jit(lambda scaled: scaled.centred + 1, in_shardings=placed)
+    assert use(scaled)[0, 0] == use(scaled)[0, 0] == 1

@@ -240,6 +240,8 @@ def is_placed_as(x: Any, sharding: Any) -> bool:
         return False
     if isinstance(sharding, jax.sharding.PartitionSpec):
         return bool(getattr(x.sharding, "spec", None) == sharding)
+    if not isinstance(sharding, jax.sharding.Sharding):  # a layout
+        return True
     return bool(x.sharding.is_equivalent_to(sharding, x.ndim))
 
 

@@ -216,8 +216,9 @@ def is_new_code(entry: Any, plan: Plan, new: New | Plan, call: Call) -> str:
                 arrays_of.setdefault(key, {})[slot] = joined(ids)
     for each in arrays_of.values():  # inside, one object in two places is two
         if len(each) > 1:
-            codes = ", ".join(each.values())
-            conditions.append(f"len({{{codes}}}) == {len(each)}")
+            objects = [f"id({reader.object(slot)})" for slot in each]
+            for codes in (each.values(), objects):
+                conditions.append(f"len({{{', '.join(codes)}}}) == {len(each)}")
     return " and ".join(conditions)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from .._compat import configured
+from .._compat import configured, settings
 from .._core import index
 from .._core.fields import BUILTIN_ATOMS, instance_dict, is_frozen, may_change, walk
 from .._core.memo import has_memo, keys_of
@@ -131,6 +131,8 @@ class Need:
 
     def _has_same_types(self, args: Any, kwargs: Any) -> bool:
         """Whether `find` would find the value, if it is known to the arrays."""
+        if self.value.by_object or self.value.statics.settings != settings():
+            return False
         pairs = zip(self._bits, self._read_bits(args, kwargs), strict=True)
         arrays = self._arrays(args, kwargs)
         return all(isinstance(x, jax.Array) for x in arrays) and all(
