@@ -1338,18 +1338,18 @@ def test_new_numbers_under_a_different_configuration() -> None:
     use, x = cachax.jit(lambda o: o.part + 1), jnp.ones(3)
     for i in range(3 * ENOUGH):
         use(Blend(x, None, 0.5 * i))
-    for _ in range(2):
+    for i in range(2):
         with jax.default_matmul_precision("float32"):
             use(Blend(x, None, -1.0))
-            obj = Blend(x, None, 200.0)
+            obj = Blend(x, None, 200.0 + i)
             with computations() as counts:
                 for _ in range(4):
-                    assert use(obj)[0] == 201
+                    assert use(obj)[0] == 201 + i
             assert counts == {"part": 1}
-        obj = Blend(x, None, 300.0)
+        obj = Blend(x, None, 300.0 + i)
         with computations() as counts:
             for _ in range(4):
-                assert use(obj)[0] == 301
+                assert use(obj)[0] == 301 + i
         assert counts == {"part": 1}
 
 
