@@ -1335,22 +1335,22 @@ def test_one_object_twice_after_different_kinds_in_two_places() -> None:
 
 
 def test_new_numbers_under_a_different_configuration() -> None:
-    use, x = cachax.jit(lambda o: o.part + 1), jnp.ones(3)
+    use, x = cachax.jit(lambda o: o.gram + 1), jnp.ones(3)
     for i in range(3 * ENOUGH):
-        use(Blend(x, None, 0.5 * i))
-    for i in range(2):
-        with jax.default_matmul_precision("float32"):
-            use(Blend(x, None, -1.0))
-            obj = Blend(x, None, 200.0 + i)
-            with computations() as counts:
-                for _ in range(4):
-                    assert use(obj)[0] == 201 + i
-            assert counts == {"part": 1}
-        obj = Blend(x, None, 300.0 + i)
+        use(ScaledKernel(x, 0.5 * i))
+
+    def sweep(first: float) -> None:
+        use(ScaledKernel(x, first))
+        obj = ScaledKernel(x, first + 1)
         with computations() as counts:
             for _ in range(4):
-                assert use(obj)[0] == 301 + i
-        assert counts == {"part": 1}
+                assert use(obj)[0] == first + 2
+        assert counts == {"gram": 1}
+
+    for i in range(2):
+        with jax.default_matmul_precision("float32"):
+            sweep(100.0 * i + 200)
+        sweep(100.0 * i + 600)
 
 
 @pytest.mark.parametrize("field", ["weight", "tag"])
