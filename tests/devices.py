@@ -3,6 +3,11 @@
 import jax
 import pytest
 
+try:
+    from jax import shard_map as shard_map
+except ImportError:  # before JAX 0.6
+    from jax.experimental.shard_map import shard_map as shard_map
+
 
 def first_devices(count: int) -> list[jax.Device]:
     """The first of them, for a test that needs that many."""

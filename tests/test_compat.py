@@ -15,6 +15,7 @@ import cachax
 from cachax import _compat
 from cachax._core import index
 
+from devices import shard_map
 from measure import computations, computing
 
 
@@ -175,14 +176,7 @@ def test_a_body_with_shard_map_can_be_followed() -> None:
     """From 0.10 on, JAX has a class for what it returns."""
     mesh = jax.sharding.Mesh(jax.devices()[:1], ("i",))
     spec = jax.sharding.PartitionSpec("i")
-    if hasattr(jax, "shard_map"):
-        double = jax.shard_map(
-            lambda x: 2 * x, mesh=mesh, in_specs=spec, out_specs=spec
-        )
-    else:  # up to 0.5
-        from jax.experimental.shard_map import shard_map
-
-        double = shard_map(lambda x: 2 * x, mesh, spec, spec)
+    double = shard_map(lambda x: 2 * x, mesh=mesh, in_specs=spec, out_specs=spec)
 
     @jax.tree_util.register_dataclass
     @dataclasses.dataclass(frozen=True)

@@ -17,12 +17,7 @@ from jax.sharding import PartitionSpec as P
 import cachax
 from cachax.lab import computations, computing
 
-from devices import first_devices
-
-try:
-    from jax import shard_map
-except ImportError:
-    from jax.experimental.shard_map import shard_map
+from devices import first_devices, shard_map
 
 COUNT = 2
 

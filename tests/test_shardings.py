@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 import cachax
 
-from devices import first_devices
+from devices import first_devices, shard_map
 from measure import compilations, computations, computing
 
 ROWS = Mesh(np.array(first_devices(4)), ("d",))
@@ -183,11 +183,7 @@ def test_explicit_shardings() -> None:
 
 
 def mapped(fun: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:
-    if hasattr(jax, "shard_map"):
-        return jax.shard_map(fun, mesh=ROWS, in_specs=in_specs, out_specs=out_specs)
-    from jax.experimental.shard_map import shard_map  # up to 0.5
-
-    return shard_map(fun, ROWS, in_specs, out_specs)
+    return shard_map(fun, mesh=ROWS, in_specs=in_specs, out_specs=out_specs)
 
 
 @jax.tree_util.register_dataclass

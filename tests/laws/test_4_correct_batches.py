@@ -24,14 +24,9 @@ from cases import (
     reader,
     truth,
 )
-from devices import first_devices
+from devices import first_devices, shard_map
 from families import FAMILIES, Family
 from measure import computations
-
-if hasattr(jax, "shard_map"):
-    shard_map = jax.shard_map
-else:  # before JAX 0.6
-    from jax.experimental.shard_map import shard_map
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
