@@ -184,7 +184,7 @@ class Dependence(TraceBase):  # type: ignore[misc]
 
     def stage_value(self, x: Any, /) -> Any:
         if not isinstance(x, Tracer):
-            with set_current_trace(CONCRETE):  # as above
+            with set_current_trace(CONCRETE):  # like an operation without tracers
                 return CONCRETE.stage_value(x)
         return self._run([x], lambda values: self.parent_trace.stage_value(*values))
 

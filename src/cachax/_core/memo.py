@@ -183,8 +183,8 @@ class Memo(weakref.ref[Any]):
         no difference to others.)"""
         self.changes = Changes.count
         for key, record in [*self.indexed.items()]:
-            is_its = any(ref() is contents for ref in record.owners)
-            if record.is_cleared or (contents is not None and is_its):
+            owners = () if contents is None else [ref() for ref in record.owners]
+            if record.is_cleared or any(owner is contents for owner in owners):
                 self._drop(key)
 
     def _drop(self, key: Key) -> None:
