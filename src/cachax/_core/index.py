@@ -24,6 +24,7 @@ from typing import Any
 import jax
 
 from .._compat import BASE, ArrayImpl, base_of
+from .recent import Recent
 from .values import Template
 
 Key = Any
@@ -32,10 +33,17 @@ ATTRIBUTE = "_cachax"
 are pickled with their attributes.)"""
 _VARIANTS = 4
 """Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
-one for each `i`."""
+one for each `i`. One that is computed again after it was replaced doesn't count."""
+_SMALL_VARIANTS = 16
+"""The same for small values."""
+_SMALL = 2**20
+"""Bytes."""
 _MANY_VARIANTS = 64
 """The same for the sets of arguments of one method (objects keep all of theirs), and
 for values that used no array, for each of the arrays of their objects."""
+
+_MANY_REPLACED = 256
+"""Records of which it is known that they were replaced, for each of their arrays."""
 
 _MANY_LATER = 12
 """Records that are not made yet, of one array."""
@@ -60,6 +68,8 @@ class Contents:
     """The properties and methods of which a value was computed, or is: their tokens."""
     placed: Any = None
     """The sharding of an array that it was passed on to."""
+    replaced: "Recent[int, None] | tuple[()]" = ()
+    """Hashes of the records that newer ones have replaced, which hold nothing."""
     busy: tuple[int, threading.Event] | None = None
     """While a program computes values of new arrays: in which thread, and an event that
     is set afterwards."""
@@ -139,6 +149,9 @@ class Record:
     holder: weakref.ref[Any] | None = None
     """The object that it was computed for, if that has it from nowhere else."""
     is_cleared: bool = False
+    is_again: bool = False
+    """Whether it was computed again after newer ones had replaced it: it stays, like
+    those of other objects in use."""
     serials: tuple[int, ...] = ()
     place: Any = None
 
@@ -156,12 +169,19 @@ class Record:
             if (owner := ref()) is not None:
                 owner.remove(self)
 
+    def hash(self) -> int:
+        """The same for each record of this value."""
+        return hash((self.place, self.key, self.statics))
+
     def replaces(self, others: Sequence["Record"]) -> list["Record"]:
         """Which of others in the same place, newest first, are not kept beside it."""
         same = [x for x in others if x.key == self.key]
-        most = _VARIANTS if self.serials else _MANY_VARIANTS
         equal = [x for x in same if x.statics == self.statics]
-        return [*(equal or same[most - 1 :]), *others[_MANY_VARIANTS - 1 :]]
+        if equal or self.is_again or not self.serials:
+            return [*equal, *others[_MANY_VARIANTS - 1 :]]
+        most = _SMALL_VARIANTS if self.template.is_small(_SMALL) else _VARIANTS
+        new = [x for x in same if not x.is_again]
+        return [*new[most - 1 :], *others[_MANY_VARIANTS - 1 :]]
 
 
 class Changes:
@@ -343,7 +363,11 @@ def add(record: Record, owners: Iterable[Contents]) -> None:
     for owner in owners:
         owner.sources |= {token_of(record.key)}
         records = owner.records
+        record.is_again |= record.hash() in owner.replaced
         for old in record.replaces(records.get(record.place, ())):
+            if old.statics != record.statics:
+                owner.replaced = owner.replaced or Recent(_MANY_REPLACED)
+                owner.replaced[old.hash()] = None
             obj = None if old.holder is None else old.holder()
             if obj is not None and old.statics != record.statics:
                 old.key.keep_beside(old, obj)  # first: other threads look for it

@@ -91,7 +91,7 @@ class New:
     def _computes_alike(self, need: Need, owner: Any, inputs: Inputs) -> bool:
         """Whether the body does the same inside, where all leaves are traced."""
         slot, key = need.ask
-        if not need.has_same_kinds(self._call.args, self._call.kwargs):
+        if not need.has_same_types(self._call.args, self._call.kwargs):
             return False
         mapped, uses = self._entry.maps[slot], need.value.statics.uses
         if mapped.reads_dropped(uses) or not mapped.finds(inputs, uses):

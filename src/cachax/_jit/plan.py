@@ -74,15 +74,6 @@ class Need:
         """The leaves that the value is kept by."""
         return self.value.positions or self.value.holders
 
-    def has_same_kinds(self, args: Any, kwargs: Any) -> bool:
-        """Whether there are numbers where it has read numbers, and arrays where it has
-        read arrays: which arrays it uses depends on it."""
-        arrays = self._arrays(args, kwargs)
-        if not all(isinstance(x, jax.Array) for x in arrays):
-            return False
-        pairs = zip(self._bits, self._read_bits(args, kwargs), strict=True)
-        return all((before is None) == (now is None) for before, now in pairs)
-
     def find(self, args: Any, kwargs: Any) -> Packed | None:
         """The value for these arguments, if it is known."""
         like = self.value
@@ -124,13 +115,15 @@ class Need:
             except AttributeError:  # nothing is known of an array
                 pass
         owner = self._owner(args, kwargs)
-        is_certain = self._has_leaves_only and self._has_same_types(args, kwargs)
+        is_certain = self._has_leaves_only and self.has_same_types(args, kwargs)
         if is_certain and not has_memo(owner):
             return False
         return bool(self.key.is_known(owner))
 
-    def _has_same_types(self, args: Any, kwargs: Any) -> bool:
-        """Whether `find` would find the value, if it is known to the arrays."""
+    def has_same_types(self, args: Any, kwargs: Any) -> bool:
+        """Whether there are arrays where it has used arrays, and numbers of the same
+        type where it has read numbers: which arrays it uses depends on it. Then `find`
+        finds the value, if it is known to the arrays."""
         if self.value.by_object or self.value.statics.settings != settings():
             return False
         pairs = zip(self._bits, self._read_bits(args, kwargs), strict=True)
