@@ -122,6 +122,26 @@ def test_a_deeply_nested_object_is_no_more_work(depth: int) -> None:
     assert counts["instructions"] <= 70
 
 
+def test_an_object_in_a_partial() -> None:
+    fun = cachax.jit(lambda step, y: step(y))
+    step = jax.tree_util.Partial(lambda o, y: o.total * y, OBJECT)
+    counts = counted(lambda: fun(step, ONES))
+    assert counts["functions"] <= 2
+    assert counts["instructions"] <= 70
+
+
+def test_a_configuration_that_was_used_for_a_time() -> None:
+    """From then on, a call says which one it is."""
+    fun = cachax.jit(lambda o: o.y * o.total)
+    for _ in range(4):
+        fun(OBJECT)
+        with jax.default_matmul_precision("high"):
+            fun(OBJECT)
+    counts = counted(lambda: fun(OBJECT))
+    assert counts["functions"] <= 3
+    assert counts["instructions"] <= 120
+
+
 @pytest.mark.parametrize("count", [5, 200])
 def test_many_objects_take_a_few_instructions_each(count: int) -> None:
     fun = cachax.jit(lambda objects: [o.total for o in objects])

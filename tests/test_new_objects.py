@@ -19,6 +19,7 @@ import pytest
 
 import cachax
 from cachax._core import index
+from cachax._jit import program, results
 from cachax._jit.call import _MANY_NEW as ENOUGH
 
 from devices import first_devices
@@ -74,6 +75,24 @@ def test_a_returned_object_brings_its_values() -> None:
         assert same.double == 6
         assert other.double == 8
     assert counts == {"double": 2}
+
+
+def test_a_value_of_an_object_that_is_returned_comes_out_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It follows the arrays of the argument, if they can't be moved."""
+    counts: list[int] = []
+    monkeypatch.setattr(results, "has_several_devices", lambda: False)
+
+    def counting(*args: Any) -> Any:
+        about, arrays = results.bring_out(*args)
+        counts.append(len(arrays))
+        return about, arrays
+
+    monkeypatch.setattr(program, "bring_out", counting)
+    fun = used_to_new_ones(cachax.jit(lambda p: (p.double, p)))
+    fun(point())
+    assert counts[-1] == 1
 
 
 def test_gradients_are_correct() -> None:

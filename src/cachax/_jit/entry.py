@@ -56,8 +56,9 @@ class Entry:
         """The same for calls that compute values inside: one for each choice of what is
         new, the last one first."""
         self.find = self.plan.find
-        self.by_signature = False
-        """Whether calls with the same arrays take different programs."""
+        self.distinctions: dict[str, None] = {}
+        """Expressions for what tells calls with the same arrays apart, if they were
+        seen to take different programs: configurations of JAX, and shapes."""
         self.mistaken = False
         """Whether the last call was first tried with a wrong program."""
         self.static_numpy = False
@@ -101,7 +102,7 @@ class Entry:
                 "sharding_of": _sharding_of,
                 "supplied_on": lambda obj: frozenset(supplied_for(obj)),
                 "whole": int.__pos__,
-                "signature": lambda *call: (*signature_of(leaves(*call)), settings()),
+                "signature": lambda *call: signature_of(leaves(*call)),
             }
             arguments = ("args", "kwargs")
             self._reader = Reader(tree, layout, arguments, names, "")
@@ -139,7 +140,8 @@ class Entry:
         """What a call used, and which program it took."""
         before = self.plan
         if self.mistaken and not was_traced:  # there was a program, and not that one
-            self.by_signature = True
+            is_same = before.settings == settings()
+            self.distinctions[_SHAPES if is_same else "settings()"] = None
         self.plan = plan = plan_for(self, call, answers, program, before)
         others = () if self.mistaken else (before, *self.earlier)
         codes = {x.key_code: x for x in reversed(others) if x.program is not None}
@@ -246,6 +248,7 @@ class Entry:
         return launcher
 
 
+_SHAPES = "*signature(args, kwargs)"
 _EARLIER = 3
 """How many plans of other calls are kept."""
 _INSIDE = 32

@@ -161,6 +161,8 @@ class Reader:
             return [f"{code}[{self._key(key)}]" for key in keys]
         if isinstance(thing, list | tuple):
             return [f"{code}[{i}]" for i in range(len(thing))]
+        if isinstance(thing, functools.partial):
+            return [f"{code}.{name}" for name in ("func", "args", "keywords")]
         if not names or any(type(name) is not str for name in names):
             return None
         return [self.field(code, name, thing) for name in names]

@@ -198,6 +198,8 @@ class Plan:
 
     def __init__(self) -> None:
         """A plan for nothing."""
+        self.settings = settings()
+        """Those of the call that this was learned from."""
         self.ready = ReadyCalls()
         self.key_of: Read = no_key
         self.find: Callable[[Any, Any], Ready] = no_key
@@ -305,7 +307,7 @@ def plan_for(
         plan.is_as_then = reader.function(code, then=then)
         plan.applies = plan.is_as_then if new is None else nothing  # not known yet
     if not may_have_more and all(x.is_fixed for x in owned.values()):
-        others = [*same, *(["*signature(args, kwargs)"] if entry.by_signature else [])]
+        others = [*same, *entry.distinctions]
         _find_ready(plan, before, call, reader, answers, owners, others)
     return plan
 

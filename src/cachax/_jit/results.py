@@ -289,8 +289,13 @@ def bring_out(
     found: list[tuple[Brought, Sequence[Any]]] = []
     for number, obj in enumerate(arguments if inside is not None else ()):
         found += _Target(obj, number, given, table, inside).values()
+    origin = {} if has_several_devices() else {j: i for i, j in about.follows}
+    known = {(each.key, each.leaves): each.statics for each, _ in found}
     for number, obj in enumerate(objects_in(out)):
-        found += _Target(obj, number, leaves, table).values()
+        for each, arrays in _Target(obj, number, leaves, table).values():
+            place = (each.key, (*map(origin.get, each.leaves),))
+            if known.get(place) != each.statics:  # it doesn't follow an argument
+                found.append((each, arrays))
         slots = [slot for slot, argument in enumerate(arguments) if argument is obj]
         is_same = any(x.obj is obj and x.is_unchanged for x in table.arguments)
         assigned = frozenset(names_of(type(obj)) & attributes(obj).keys())
