@@ -33,11 +33,9 @@ ATTRIBUTE = "_cachax"
 are pickled with their attributes.)"""
 _VARIANTS = 4
 """Records for one property and the same arrays: `S(X, scale=0.1 * i)` must not leave
-one for each `i`. One that is computed again after it was replaced doesn't count."""
-_SMALL_VARIANTS = 16
-"""The same for small values."""
-_SMALL = 2**20
-"""Bytes."""
+one for each `i`."""
+_VARIANTS_AGAIN = 16
+"""Beside them, those that were computed again after newer ones had replaced them."""
 _MANY_VARIANTS = 64
 """The same for the sets of arguments of one method (objects keep all of theirs), and
 for values that used no array, for each of the arrays of their objects."""
@@ -150,8 +148,7 @@ class Record:
     """The object that it was computed for, if that has it from nowhere else."""
     is_cleared: bool = False
     is_again: bool = False
-    """Whether it was computed again after newer ones had replaced it: it stays, like
-    those of other objects in use."""
+    """Whether it was computed again after newer ones had replaced it."""
     serials: tuple[int, ...] = ()
     place: Any = None
 
@@ -177,11 +174,11 @@ class Record:
         """Which of others in the same place, newest first, are not kept beside it."""
         same = [x for x in others if x.key == self.key]
         equal = [x for x in same if x.statics == self.statics]
-        if equal or self.is_again or not self.serials:
+        if equal or not self.serials:
             return [*equal, *others[_MANY_VARIANTS - 1 :]]
-        most = _SMALL_VARIANTS if self.template.is_small(_SMALL) else _VARIANTS
-        new = [x for x in same if not x.is_again]
-        return [*new[most - 1 :], *others[_MANY_VARIANTS - 1 :]]
+        most = _VARIANTS_AGAIN if self.is_again else _VARIANTS
+        alike = [x for x in same if x.is_again == self.is_again]
+        return [*alike[most - 1 :], *others[_MANY_VARIANTS - 1 :]]
 
 
 class Changes:

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._compat import CONCRETE, Tracer, at_trace, share_memory
 from .._errors import UnhashableValueError
-from .fields import ARRAYS, ATOMS, all_parts, is_open, may_change, walk, walk_fields
+from .fields import ARRAYS, all_parts, is_open, may_change, walk, walk_fields
 from .parts import NUMBERS, Same, bits_of, identity_of
 from .structure import Structure, flatten, survives
 
@@ -47,11 +47,6 @@ class Template(NamedTuple):
             return self.whole[0]
         leaves = [arrays[x.number] if type(x) is Own else x for x in self.leaves]
         return self.structure.unflatten(map(_unshared, leaves))
-
-    def is_small(self, size: int) -> bool:
-        """Whether it is known to take no more than so many bytes."""
-        known = all(isinstance(x, (Own, *ARRAYS, *ATOMS)) for x in self.leaves)
-        return known and sum(getattr(x, "nbytes", 0) for x in self.leaves) <= size
 
 
 def template_of(value: Any, own: Sequence[Any]) -> Template | None:

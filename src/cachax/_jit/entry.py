@@ -57,8 +57,8 @@ class Entry:
         new, the last one first."""
         self.find = self.plan.find
         self.distinctions: dict[str, None] = {}
-        """Expressions for what tells calls with the same arrays apart, if they were
-        seen to take different programs: configurations of JAX, and shapes."""
+        """Expressions that distinguish calls with the same arrays, if such calls have
+        taken different programs: of the configuration of JAX, and of shapes."""
         self.mistaken = False
         """Whether the last call was first tried with a wrong program."""
         self.static_numpy = False

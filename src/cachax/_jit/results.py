@@ -290,7 +290,7 @@ def bring_out(
     for number, obj in enumerate(arguments if inside is not None else ()):
         found += _Target(obj, number, given, table, inside).values()
     origin = {} if has_several_devices() else {j: i for i, j in about.follows}
-    known = {(each.key, each.leaves): each.statics for each, _ in found}
+    known: Any = {(each.key, each.leaves): each.statics for each, _ in found}
     for number, obj in enumerate(objects_in(out)):
         for each, arrays in _Target(obj, number, leaves, table).values():
             place = (each.key, (*map(origin.get, each.leaves),))
