@@ -1195,3 +1195,93 @@ def test_a_static_part_that_is_dropped_in_a_second_place() -> None:
     for _ in range(3):
         assert use(WithTwo(x, one, one)) == 3
         assert use(WithTwo(x, one, five)) == 15
+
+
+# A class that drops a leaf when it is rebuilt
+
+
+@jax.tree_util.register_pytree_node_class
+class Dropping:
+    def __init__(self, x: Any, buffer: Any = None) -> None:
+        self.x, self.buffer = x, buffer
+
+    def tree_flatten(self) -> Any:
+        return (self.x, self.buffer), None
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> "Dropping":
+        return cls(children[0])
+
+    @cachax.cached_property
+    def product(self) -> Any:
+        return self.x * 7
+
+    @cachax.cached_property
+    def pair(self) -> Any:
+        return self.x, self.x * 2
+
+
+@pytest.mark.parametrize("is_traced_again", [False, True])
+@pytest.mark.parametrize(
+    "use", [lambda p, b: b, lambda p, b: b.pair, lambda p, b: (b, b.pair)]
+)
+def test_an_argument_beside_one_that_loses_a_leaf(
+    use: Any, is_traced_again: bool
+) -> None:
+    fun, plain = cachax.jit(use), jax.jit(use)
+    if is_traced_again:
+        fun(Dropping(jnp.ones(2), jnp.ones(2)), Dropping(jnp.ones(2)))
+    p, b = Dropping(jnp.float32(1), jnp.float32(-1)), Dropping(jnp.float32(5))
+    Dropping(p.buffer).product, b.pair
+    for _ in range(3):
+        out, expected = fun(p, b), plain(p, b)
+        assert jax.tree.leaves(out) == jax.tree.leaves(expected)
+        for obj in jax.tree.leaves(out, is_leaf=lambda x: isinstance(x, Dropping)):
+            if not isinstance(obj, Dropping):
+                continue
+            assert (obj.x, obj.product, obj.pair) == (5, 35, (5, 10))
+
+
+@jax.tree_util.register_pytree_node_class
+class Bag(Dropping):
+    """The same without a cached value."""
+
+    product = pair = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_array_beside_what_loses_a_leaf(count: int) -> None:
+    """In a function without objects, which JAX traces again for other shapes."""
+    fun = cachax.jit(lambda bag, y: y)
+    arrays = [jnp.full(i + 1, 5.0) for i in range(count)]
+    for y in arrays:
+        bag = Bag(y + 1, y + 2)
+        Dropping(bag.buffer).product  # noqa: B018
+        fun([y], y)
+        assert Dropping(fun(bag, y)).product.tolist() == [35.0] * y.size
+
+
+def test_what_a_class_of_chex_loses() -> None:
+    chex = pytest.importorskip("chex")
+
+    @chex.dataclass
+    class Loose:
+        x: Any
+
+        @cachax.cached_property
+        def a(self) -> Any:
+            return self.x * 2
+
+        @cachax.cached_property
+        def b(self) -> Any:
+            return self.x * 3
+
+    p, q = Loose(x=jnp.float32(1)), Loose(x=jnp.float32(10))
+    p.a = jnp.float32(9)
+    p.b, q.b  # noqa: B018
+    returned = cachax.jit(lambda p, q: q)(p, q)
+    assert (returned.x, returned.b) == (10, 30)
+    p.b = jnp.float32(4)
+    for _ in range(2):
+        value, returned = cachax.jit(lambda p, q: (q.b, q))(p, q)
+        assert (value, returned.b) == (30, 30)

@@ -617,3 +617,29 @@ def test_a_number_in_a_part_that_is_a_value_is_traced() -> None:
     for number in range(6):
         assert use(Model(Part(ONES, float(number))))[0] == number
     assert traces <= 2
+
+
+def test_one_object_twice_after_numbers_that_were_new() -> None:
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Scaled:
+        x: jax.Array
+        scale: float
+
+        @cachax.cached_property
+        def product(self) -> Any:
+            computing("product")
+            return self.x * self.scale
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            return self.product.sum()
+
+    fun, x = cachax.jit(lambda a, b: a.total + b.product[0]), jnp.arange(3.0)
+    for i in range(20):
+        fun(Scaled(x, float(i)), Scaled(jnp.arange(3.0) + i, 1.0))
+    for i in range(3):
+        both = Scaled(jnp.arange(3.0), 5.5 + i)
+        with computations() as counts:
+            assert fun(both, both) == 3 * (5.5 + i)
+        assert counts == {"product": 1}

@@ -455,3 +455,93 @@ def test_nothing_holds_it_when_its_object_is_gone(is_preset: bool) -> None:
     del parts, supplied, high
     gc.collect()
     assert [ref() for ref in refs] == [None] * 10
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Loose:
+    x: Any
+
+    @cachax.cached_property
+    def double(self) -> Any:
+        return 2 * self.x
+
+    @cachax.cached_property
+    def triple(self) -> Any:
+        return 3 * self.x
+
+    @cachax.cached_property
+    def sum(self) -> Any:
+        return self.double + self.triple
+
+
+def with_preset(x: Any) -> Loose:
+    return cachax.preset(Loose(x), triple=jnp.float32(77))
+
+
+def with_assigned(x: Any) -> Loose:
+    obj = Loose(x)
+    obj.triple = jnp.float32(77)
+    return obj
+
+
+SUPPLIED = pytest.mark.parametrize("supplied", [with_preset, with_assigned])
+
+
+@SUPPLIED
+def test_it_stays_when_a_different_value_is_assigned_inside(supplied: Any) -> None:
+    def change(obj: Loose) -> Any:
+        before = obj.sum
+        obj.double = obj.x * 10
+        return obj, before, obj.triple + 0, obj.sum + 0
+
+    fun = cachax.jit(change)
+    for i in range(1, 4):
+        for each in (change, fun):
+            obj, *values = each(supplied(jnp.float32(i)))
+            assert values == [2 * i + 77, 77, 10 * i + 77]
+            assert obj.triple == 77
+            assert obj.sum == obj.double + 77
+
+
+@SUPPLIED
+def test_it_goes_with_a_field_that_is_assigned_inside(supplied: Any) -> None:
+    def change(obj: Loose) -> Any:
+        obj.double = obj.x * 10
+        obj.x = obj.x + 1
+        return obj, obj.triple + 0
+
+    for i in range(1, 4):
+        there, expected = change(supplied(jnp.float32(i)))
+        obj, value = cachax.jit(change)(supplied(jnp.float32(i)))
+        assert value == expected
+        assert obj.triple == there.triple
+
+
+@SUPPLIED
+def test_it_is_the_same_kind_after_a_nested_function(supplied: Any) -> None:
+    """One that was assigned stays when a field is changed."""
+    inner = cachax.jit(lambda obj: obj)
+    outer = cachax.jit(lambda obj: inner(obj))
+    expected = supplied(jnp.float32(1))
+    expected.x = jnp.float32(2)
+    for fun in (inner, outer):
+        obj = fun(supplied(jnp.float32(1)))
+        assert obj.triple == 77
+        obj.x = jnp.float32(2)
+        assert obj.triple == expected.triple
+
+
+@SUPPLIED
+def test_it_can_be_cleared_inside(supplied: Any) -> None:
+    def clear(obj: Loose) -> Any:
+        before = obj.triple + 0
+        cachax.clear(obj, "triple")
+        return obj, before, obj.triple + 0, obj.sum + 0
+
+    fun = cachax.jit(clear)
+    for i in range(1, 4):
+        for each in (clear, fun):
+            obj, *values = each(supplied(jnp.float32(i)))
+            assert values == [77, 3 * i, 5 * i]
+            assert [obj.triple, obj.sum] == [3 * i, 5 * i]

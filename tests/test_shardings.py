@@ -4,6 +4,7 @@ On the four devices that `conftest.py` makes of a CPU.
 """
 
 import dataclasses
+import functools
 import gc
 import weakref
 from collections.abc import Callable
@@ -463,3 +464,30 @@ def test_a_layout_in_in_shardings() -> None:
     placed = layout.Format(layout.Layout((0, 1)), scaled.x.sharding)
     use = cachax.jit(lambda scaled: scaled.centred + 1, in_shardings=placed)
     assert use(scaled)[0, 0] == use(scaled)[0, 0] == 1
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Doubled:
+    x: Any
+
+    @cachax.cached_property
+    def double(self) -> Any:
+        return 2 * self.x
+
+
+def test_a_value_of_an_object_that_out_shardings_moves() -> None:
+    """It is where it would be computed from the arrays that come out."""
+    rows, everywhere = SHARDINGS["rows"], SHARDINGS["everywhere"]
+    fun = cachax.jit(lambda o: (o.double.sum(), o), out_shardings=everywhere)
+
+    @functools.partial(cachax.jit, out_shardings=everywhere)
+    def make(o: Doubled) -> Any:
+        new = Doubled(o.x * 3)
+        return new, new.double.sum()
+
+    for i in range(14):
+        obj = Doubled(jax.device_put(jnp.arange(8.0) + i, rows))
+        for result in (fun(obj)[1], make(obj)[0]):
+            assert result.x.sharding == everywhere
+            assert result.double.sharding.is_equivalent_to(everywhere, 1)

@@ -11,8 +11,9 @@ import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakSet
 
@@ -60,6 +61,8 @@ class Key:
     peek: Callable[[Any, Any], Any]
     """The value for an object if it is there, else a default."""
     forget: Callable[[Any], None]
+    is_assigned: Callable[[Any], bool]
+    """Of a value that the user supplied: whether it stays when a field is assigned."""
 
     was_supplied = False
     """Whether a user ever assigned a value."""
@@ -75,36 +78,47 @@ class Key:
         return f"{plain_name(type(obj))}.{self.attrname}"
 
 
-Provider = Callable[[Key], Any]
-"""Gives a value for a traced object from outside its trace, or `NOT_PROVIDED`. It may
-have a function `supplied`, for the values that the user supplied, and a provider
-`after_a_change`, of those that stay when a field is assigned."""
-
 NOT_PROVIDED: Any = object()
 
 
-def with_supplied(
-    provide: Any, owner: Callable[[], Any], but: Container[Any] = ()
-) -> Provider:
-    """A provider that knows which values the user supplied for `owner()`, except those
-    of these names, and which of them by assignment: these stay when a field is
-    assigned."""
+@dataclass(frozen=True, eq=False)
+class Provider:
+    """Gives values for a traced object from outside its trace."""
 
-    def supplied() -> dict[Any, Any]:
-        found = supplied_for(owner()).items()
-        return {key: x for key, x in found if key.attrname not in but}
+    provide: Callable[[Key], Any]
+    """Gives the value, or `NOT_PROVIDED`."""
+    owner: Callable[[], Any] | None = None
+    """Gives the object outside."""
+    but: frozenset[Any] = frozenset()
+    """The names of values that it doesn't give."""
+    has_computed: bool = True
+    """Whether it gives values that were computed. If not, it gives those that the user
+    supplied for the object outside."""
+    has_preset: bool = True
+    """Whether it gives those among them that were not assigned."""
 
-    def assigned() -> dict[Any, Any]:
-        return {key: x for key, x in supplied().items() if key.is_assigned(owner())}
+    def __call__(self, key: Key) -> Any:
+        is_its = self.has_computed or key in self.supplied()
+        is_its = is_its and key.attrname not in self.but
+        return self.provide(key) if is_its else NOT_PROVIDED
 
-    def after_a_change(key: Any) -> Any:
-        return provide(key) if key in assigned() else NOT_PROVIDED
+    def supplied(self) -> dict[Any, Any]:
+        """The values that the user supplied."""
+        owner = None if self.owner is None else self.owner()
+        return {
+            key: value
+            for key, value in ({} if owner is None else supplied_for(owner)).items()
+            if key.attrname not in self.but
+            and (self.has_preset or key.is_assigned(owner))
+        }
 
-    changed: Any = after_a_change
-    changed.supplied, changed.after_a_change = assigned, changed
-    provide.supplied, provide.after_a_change = supplied, changed
-    provider: Provider = provide
-    return provider
+    def supplied_only(self) -> "Provider":
+        """After a value was assigned, or cleared."""
+        return replace(self, has_computed=False)
+
+    def assigned_only(self) -> "Provider":
+        """After a field was assigned."""
+        return replace(self, has_computed=False, has_preset=False)
 
 
 class Memo(weakref.ref[Any]):
@@ -272,6 +286,19 @@ class Memo(weakref.ref[Any]):
                 if key.attrname not in attributes(obj):
                     self.supply(key, before.get(key, value))
 
+    def set_provider(self, provider: Provider) -> None:
+        self.provider = provider
+        if provider.supplied():
+            self.identity_then = self._identity()
+
+    def take_over(self, before: "Memo") -> None:
+        """What is provided, after something was assigned to the object."""
+        if before.provider is not None and before.identity_then == self._identity():
+            self.provider = before.provider.supplied_only()
+            self.identity_then = before.identity_then
+        elif before.provider is not None:
+            self.provider = before.provider.assigned_only()
+
     def _identity(self) -> Any:
         """Of the object."""
         inputs = inputs_in_fields(self())
@@ -283,6 +310,8 @@ class Memo(weakref.ref[Any]):
             memo.supplied.pop(key, None)
 
     def forget_computed(self) -> None:
+        if self.provider is not None:
+            self.provider = self.provider.supplied_only()
         for memo in (self, *self.others.values()):
             for key in {*memo.values, *memo.folded}.difference(memo.supplied):
                 memo.forget(key)
@@ -367,7 +396,7 @@ def memo_of(obj: Any) -> Memo:
                 new.provider, new.others = memo.provider, memo.others
                 new.others |= {memo.settings: memo, new.settings: new}
             else:
-                new.provider = getattr(memo.provider, "after_a_change", None)
+                new.take_over(memo)
         with _making:
             if memos.get(id(obj)) is memo:  # else another thread was faster
                 if memo is not None and memo() is obj:
@@ -416,8 +445,7 @@ def supplied_for(obj: Any) -> dict[Key, Any]:
     if may_have_some and memo() is obj:  # type: ignore[misc]
         memo = memo_of(obj)
         found |= memo.supplied
-        outside: Any = getattr(memo.provider, "supplied", None)
-        found |= {} if outside is None else outside()
+        found |= {} if memo.provider is None else memo.provider.supplied()
     fields = attributes(obj)
     for name in fields.keys() & names_of(type(obj)):
         key = inspect.getattr_static(type(obj), name)

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar, overload
 
 from .._compat import SETTINGS
@@ -155,6 +156,10 @@ class cached_property(Computed, Source, Generic[T_co]):
             del obj.__dict__[self.attrname]
         super().forget(obj)
         if was_supplied:
+            provider = self.memo_of(obj).provider
+            if provider is not None:
+                but = provider.but | {self.attrname}
+                self.memo_of(obj).provider = replace(provider, but=but)
             forget_computed_with(obj)
 
     # A value that the user stored on the instance takes precedence, as with functools.
@@ -174,6 +179,6 @@ class cached_property(Computed, Source, Generic[T_co]):
 
     def is_assigned(self, obj: Any) -> bool:
         """Whether it stays when a field is assigned: the user did not `preset` it."""
-        outside = getattr(self.memo_of(obj).provider, "after_a_change", None)
-        is_outside = outside is not None and self in outside.supplied()
+        outside = self.memo_of(obj).provider
+        is_outside = outside is not None and self in outside.assigned_only().supplied()
         return is_outside or self.stored(obj) is not MISSING

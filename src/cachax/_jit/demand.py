@@ -39,7 +39,6 @@ from .._core.memo import (
     inputs_of,
     memo_of,
     supplied_for,
-    with_supplied,
 )
 from .._core.parts import NUMBERS
 from .._core.slots import layout_of
@@ -340,7 +339,7 @@ class Demand:
 
     def _provide(self, slot: Slot, copy: Any, values: dict[Ask, Any]) -> None:
         if copy is not self._objects.get(slot):  # (`jax.tree_util.register_static`)
-            memo_of(copy).provider = self._provider(slot, values, copy)
+            memo_of(copy).set_provider(self._provider(slot, values, copy))
 
     def _provider(self, slot: Slot, values: dict[Ask, Any], copy: Any) -> Provider:
         """For one traced object, which the values hang on: the demand may outlive the
@@ -384,7 +383,7 @@ class Demand:
                 raise Retrace(self, (*self.answers, ask))
             return self._stand_in(ask, answer)
 
-        return with_supplied(provide, lambda: self._objects.get(slot))
+        return Provider(provide, lambda: self._objects.get(slot))
 
     def _is_supplied(self, slot: Slot, key: Any) -> bool:
         """Whether the user put the value there: it is the same whatever the

@@ -208,9 +208,12 @@ def is_new_code(entry: Any, plan: Plan, new: New | Plan, call: Call) -> str:
         conditions.append(f"are_global({leaves}) is {entry.is_global}")
     conditions += _unknown_code(entry, plan, new, call)
     arrays_of: dict[Any, dict[Any, str]] = {}
+    spans = [(i, tuple(span)) for i, span in enumerate(entry.spans)]
     for need in plan.needs:
         if not {*need.places}.isdisjoint(new.leaves):
-            read = values_read(entry, entry.objects(call.tree), need) or ()
+            read = values_read(entry, entry.objects(call.tree), need)
+            if read is None:  # more of them than before
+                read = [(i, key, s) for key, _ in need.reads for i, s in spans]
             for slot, key, places in [(*need.ask, need.places), *read]:
                 ids = [f"id({reader.leaf(i)})" for i in places]
                 arrays_of.setdefault(key, {})[slot] = joined(ids)

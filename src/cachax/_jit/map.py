@@ -23,7 +23,7 @@ from .._core.fields import (
     walk_fields,
 )
 from .._core.inputs import ARRAY, Fields, Inputs, inputs_in_fields, parts_in
-from .._core.memo import may_have_values, memo_of
+from .._core.memo import Provider, may_have_values, memo_of
 from .._core.parts import NUMBERS, is_rebuilt
 
 NOWHERE = -1
@@ -273,4 +273,4 @@ def _is_empty(thing: Any) -> bool:
 def provide_anything(copy: Any) -> None:
     """A class may read a value to be flattened."""
     if may_have_values(type(copy)) and type(copy).__weakrefoffset__:
-        memo_of(copy).provider = lambda key: object()
+        memo_of(copy).provider = Provider(lambda key: object())

@@ -18,7 +18,6 @@ from .._core.computed import Argument, running_table
 from .._core.levels import traces_in
 from .._core.memo import inputs_of, memo_of
 from .._core.parts import NUMBERS
-from .._core.slots import layout_of
 from .._core.structure import Structure
 from .._errors import LiftError
 from .demand import Answers, Demand, Retrace
@@ -141,8 +140,14 @@ class Program:
                 return self._without_trace(args, kwargs)
             if is_mine and demand.was_traced:
                 raise LiftError(self._transform, "it runs the function twice.")
+        is_complete = True
+        if is_mine:
+            given_tree, _ = self._static.take_out(*demand.call)
+            is_complete = _paths(tree) == _paths(given_tree)
+        elif _has_own_classes(tree):  # which may lose leaves when they are rebuilt
+            raise Unprepared
         if not is_mine or demand.was_traced:
-            if self._layout is not None or layout_of(tree) is not None:
+            if self._layout is not None:
                 raise Unprepared
             demand = Demand((), (), leaves, False)
         _check_the_same(demand, leaves, values, self._transform)
@@ -150,8 +155,9 @@ class Program:
             copies = [] if self._layout is None else self._layout.objects(tree)
         except ValueError:  # a class that is rebuilt as a different one
             copies = []
+        copies = copies if is_complete else []
         demand.start()
-        given = demand.fill(self.asks, values, leaves)
+        given = demand.fill(self.asks, values, leaves) if is_complete else {}
         demand.provide_for(copies, given)
         arguments = [
             Argument(copy, inputs_of(copy), provider, is_shared)
@@ -159,7 +165,7 @@ class Program:
             if (provider := memo_of(copy).provider) is not None
         ]
         inside: Any = demand if self.computes_inside else None
-        if self._brings and not _are_as_given(structure, leaves):
+        if self._brings and not (is_complete and _are_as_given(structure, leaves)):
             leaves, inside = [], None
         try:
             with running_table() as table:
@@ -177,6 +183,18 @@ class Program:
             raise
         finally:
             given.clear()  # the memo of an object in a value holds them
+
+
+def _paths(tree: Any) -> list[Any]:
+    """Where the leaves are."""
+    return [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+
+
+def _has_own_classes(tree: Any) -> bool:
+    """Whether there is more in it than lists, tuples and dictionaries."""
+    builtin = (list, tuple, dict, type(None))
+    parts = jax.tree.leaves(tree, is_leaf=lambda x: type(x) not in builtin)
+    return not jax.tree_util.all_leaves(parts)
 
 
 def _are_as_given(structure: Any, leaves: list[Any]) -> bool:

@@ -27,14 +27,13 @@ from .._core.fields import attributes, walk
 from .._core.inputs import Inputs
 from .._core.levels import traces_in
 from .._core.memo import (
-    NOT_PROVIDED,
+    Provider,
     has_supplied,
     inputs_of,
     keys_of,
     memo_of,
     preset_keys,
     supplied_for,
-    with_supplied,
 )
 from .._core.parts import NUMBERS
 from .._core.slots import layout_of
@@ -61,6 +60,8 @@ class Brought:
     """For reports: its class and property."""
     is_supplied: bool = False
     """Whether the user put it there: it belongs to the object."""
+    is_assigned: bool = False
+    """And whether by assignment."""
     path: tuple[tuple[Any, int], ...] = ()
     """If that object is in a supplied value in its turn: which value, and which of the
     objects in it."""
@@ -102,9 +103,12 @@ class Brought:
         record.packed = {False: packed, True: packed}  # there is nothing of numpy in it
         return record
 
-    def code(self, name: str, arrays: str, reader: Reader) -> list[str]:
+    def code(
+        self, name: str, arrays: str, reader: Reader, may_be_moved: bool
+    ) -> list[str]:
         """Expressions that keep it, given one for its arrays, and a reader of the tree
-        with its object. `name` stands for `supply` or `record`."""
+        with its object, which `out_shardings` may move. `name` stands for `supply` or
+        `record`."""
         if self.is_supplied:
             return [f"{name}(out, {arrays})"]
         self.key.learned.put_kind(self.shape, self.statics.uses)
@@ -116,8 +120,10 @@ class Brought:
         # A value that used no array stays with any of those of its object.
         places = [used] if has_used else [f"({x},)" for x in leaves]
         is_kept = ""
-        if self.is_argument and has_several_devices():
+        if has_several_devices() and self.is_argument:
             is_kept = f"in_place({arrays}, {used}, entry) and "
+        elif has_several_devices() and may_be_moved:
+            is_kept = f"are_alike({arrays}, {used}) and "
         parts = f"({arrays}, {numbers}, ref({reader.object(self.number)}))"
         return [
             f"{is_kept}put_later({place}, {name}, {source}, {parts})"
@@ -129,7 +135,11 @@ class Brought:
         obj = objects_in(out)[self.number]
         for key, number in self.path:
             obj = objects_in(key.read(obj))[number]
-        memo_of(obj).supply(self.key, self.packed.fill(arrays, ()))
+        value = self.packed.fill(arrays, ())
+        if self.is_assigned:
+            self.key.__set__(obj, value)  # type: ignore[attr-defined]
+        else:
+            memo_of(obj).supply(self.key, value)
 
 
 class Returned(NamedTuple):
@@ -142,7 +152,7 @@ class Returned(NamedTuple):
     is_same: bool
     """Whether it still has its fields."""
     assigned: frozenset[str]
-    """Properties that the function has assigned."""
+    """Properties that the function has assigned or cleared."""
 
 
 class About(int):
@@ -193,17 +203,17 @@ class About(int):
         its_leaves, out_leaves = jax.tree.leaves(tree), jax.tree.leaves(out)
         names: dict[str, Any] = {"put_later": index.put_later, "in_place": _in_place}
         names |= {"pass_on": _pass_on_supplied, "ref": weakref.ref}
-        names["all_objects_of"] = objects_in
+        names |= {"all_objects_of": objects_in, "are_alike": _are_alike}
         code: dict[bool, list[str]] = {True: [], False: []}
+        may_be_moved = "out_shardings" in entry.options.given
         start = 0
         for number, each in enumerate(self.brought):
             end = start + each.packed.form.holes
             arrays, start = f"arrays[{start}:{end}]", end
             reader = given if each.is_argument else returned
-            code[each.is_argument] += each.code(f"brought_{number}", arrays, reader)
-            names[f"brought_{number}"] = (
-                each.supply if each.is_supplied else each.record
-            )
+            name = f"brought_{number}"
+            code[each.is_argument] += each.code(name, arrays, reader, may_be_moved)
+            names[name] = each.supply if each.is_supplied else each.record
 
         of_objects = {i for span in entry.spans for i in span}
 
@@ -264,6 +274,14 @@ def _in_place(values: list[Any], used: Sequence[Any], entry: Any) -> bool:
     return is_same
 
 
+def _are_alike(values: Sequence[Any], used: Sequence[Any]) -> bool:
+    """Whether values are spread over the devices like what they came from. (If it was
+    moved since, they would be elsewhere if they were computed from it.)"""
+    arrays = [*values, *used]
+    shardings = {x.sharding for x in arrays}
+    return len(shardings) == 1 or all(x.is_fully_replicated for x in arrays)
+
+
 def _keys_among(leaves: Sequence[Any]) -> tuple[int, ...]:
     return tuple(i for i, leaf in enumerate(leaves) if is_key(leaf))
 
@@ -297,8 +315,10 @@ def bring_out(
             if known.get(place) != each.statics:  # it doesn't follow an argument
                 found.append((each, arrays))
         slots = [slot for slot, argument in enumerate(arguments) if argument is obj]
-        is_same = any(x.obj is obj and x.is_unchanged for x in table.arguments)
+        provider = memo_of(obj).provider
+        is_same = provider is not None and provider.has_preset
         assigned = frozenset(names_of(type(obj)) & attributes(obj).keys())
+        assigned |= frozenset() if provider is None else provider.but
         about.returned += tuple(Returned(number, x, is_same, assigned) for x in slots)
         found += () if slots else _supplied_in_result(obj, number)
     about.brought = tuple(brought for brought, _ in found)
@@ -460,7 +480,11 @@ def _supplied_in_result(
         packed = pack(value, key.of(obj))
         if packed is not None:
             empty, name = packed.with_arrays(()), key.of(obj)
-            yield Brought(key, empty, False, number, name, True, path), packed.arrays
+            is_assigned = key.is_assigned(obj)
+            yield (
+                Brought(key, empty, False, number, name, True, is_assigned, path),
+                packed.arrays,
+            )
             for place, inner in enumerate(objects_in(value)):
                 yield from _supplied_in_result(inner, number, (*path, (key, place)))
 
@@ -475,12 +499,10 @@ def _pass_on_supplied(
     """An object that is returned as it is keeps the values that were assigned. Inside a
     trace, they are read from the argument."""
 
-    def provider(owner: Any, others: Container[Any]) -> Any:
-        def provide(key: Any) -> Any:
-            is_its = key.attrname not in others and key in supplied_for(owner)
-            return key.read(owner) if is_its else NOT_PROVIDED
-
-        return with_supplied(provide, lambda: owner, others)
+    def provider(owner: Any, others: frozenset[str]) -> Provider:
+        return Provider(
+            lambda key: key.read(owner), lambda: owner, others, has_computed=False
+        )
 
     tree, _ = entry.options.static.take_out(args, kwargs)
     is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
@@ -488,7 +510,7 @@ def _pass_on_supplied(
         new, owner = objects_in(out)[number], entry.objects(tree)[slot]
         if is_traced:
             given = provider(owner, assigned)
-            memo_of(new).provider = given if is_same else given.after_a_change
+            memo_of(new).set_provider(given if is_same else given.assigned_only())
             continue
         keys: Any = supplied_for(owner)
         for key in keys:  # an assigned value stays when fields are changed

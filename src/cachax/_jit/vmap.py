@@ -175,7 +175,7 @@ def _provider(owner: Any, axes: Axes, number: Any, options: dict[str, Any]) -> P
             batch.provide((one,), number, options)
         return one
 
-    return provide
+    return Provider(provide)
 
 
 class BatchKey(Computed):
