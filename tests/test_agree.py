@@ -12,7 +12,6 @@ import cachax
 from cachax._check.agree import FromEnvironment, options_in
 from cachax._check.decisions import Decision
 from cachax._check.differing import differing, stalled
-from cachax._core.watch import watchers_of
 from cachax._jit.call import Function
 
 
@@ -27,16 +26,16 @@ class Line(flax.struct.PyTreeNode):
 def test_with_one_process_nothing_is_watched() -> None:
     for options in ({}, {"every": 1.0}, {"timeout": 1.0}):
         with cachax.agree(**options):
-            assert watchers_of(Function, "call") == []
+            assert Function.call_watchers == []
 
 
 def test_the_variable_looks_once_whether_there_are_processes() -> None:
     before = Function.call
     FromEnvironment("1")
     assert Line(jnp.ones(3)).total == 3  # may be before `jax.distributed.initialize`
-    assert watchers_of(Function, "call") != []
+    assert Function.call_watchers != []
     assert cachax.jit(lambda line: line.total)(Line(jnp.ones(4))) == 4
-    assert watchers_of(Function, "call") == []
+    assert Function.call_watchers == []
     assert Function.call is before
 
 

@@ -7,8 +7,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "cachax"
 BELOW = {
     "_core": {"_core", "_compat", "_errors"},
     "_jit": {"_core", "_jit", "_compat", "_errors"},
-    "_report": {"_core", "_jit", "_report", "_compat", "_errors", "_where"},
-    "_check": {"_core", "_jit", "_check", "_compat", "_errors", "_where"},
+    "_report": {"_core", "_jit", "_report", "_compat", "_errors", "_where", "_watch"},
+    "_check": {"_core", "_jit", "_check", "_compat", "_errors", "_where", "_watch"},
     "lint": {"lint"},
 }
 

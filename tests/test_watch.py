@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cachax._core.watch import watching
+from cachax._watch import watching
 
 
 class Greeter:

@@ -38,7 +38,6 @@ from ._compat import is_jitted
 from ._core.computed import Computed
 from ._core.memo import keys_of
 from ._core.slots import is_pytree
-from ._core.watch import watching
 from ._errors import (
     CachaxError,
     NotKeptWarning,
@@ -47,6 +46,7 @@ from ._errors import (
     plain_name,
     warning_again,
 )
+from ._watch import watching
 
 _NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 

@@ -12,9 +12,9 @@ import jax
 
 from .._compat import has_processes
 from .._core.computed import Computed
-from .._core.watch import Wrap, watching
 from .._errors import DisagreementError, EnvironmentVariableError
 from .._jit.call import Function
+from .._watch import Wrap, watching
 from .._where import where_now
 from .board import Board
 from .decisions import Decision, deciding

@@ -24,10 +24,10 @@ from .._core.levels import traces_in
 from .._core.memo import inputs_of
 from .._core.parts import NUMBERS
 from .._core.spread import are_global, is_global
-from .._core.watch import watching
 from .._jit.call import Function, name_of
 from .._jit.entry import Entry
 from .._jit.program import Program
+from .._watch import watching
 from .._where import where_now
 
 Method = Callable[..., Any]

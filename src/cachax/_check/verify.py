@@ -14,7 +14,6 @@ from .._core.fields import walk
 from .._core.levels import traces_in
 from .._core.memo import Key, Memo, memo_of, memos
 from .._core.property import cached_property
-from .._core.watch import watching
 from .._errors import (
     NOT_A_FUNCTION,
     OUTSIDE,
@@ -23,6 +22,7 @@ from .._errors import (
     written_to,
 )
 from .._jit.call import Function
+from .._watch import watching
 from .compare import Tolerance, difference
 from .written import Seen, Then, contents
 

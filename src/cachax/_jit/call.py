@@ -16,7 +16,7 @@ the result (`results.py`).
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 from jax.tree_util import tree_flatten
@@ -35,7 +35,6 @@ from .._core.memo import note_entries
 from .._core.parts import PYTHON_NUMBERS, bits_of
 from .._core.recent import Recent
 from .._core.spread import are_global
-from .._core.watch import watchers_of
 from .._errors import CachaxError
 from . import program as programs
 from .demand import (
@@ -68,6 +67,9 @@ to compute them inside. The same for each further choice of what is new in a cal
 
 class Function:
     """What is behind a function that `cachax.jit` returns: what it has learned."""
+
+    call_watchers: ClassVar[list[Any]] = []
+    """What wraps `call` while a report is made (`_watch.py`)."""
 
     def __init__(
         self,
@@ -212,7 +214,7 @@ class Function:
         """With values that are known for these arguments, or that are computed."""
         _, _, args, kwargs = call
         # (Without a report, this is a call that `find` found nothing for.)
-        is_tried = entry.mistaken or not watchers_of(Function, "call")
+        is_tried = entry.mistaken or not self.call_watchers
         ready = None if is_tried else entry.look_up(args, kwargs, may_compute=False)
         if ready is None:
             out = self._call_computing_inside(entry, call)

@@ -10,7 +10,6 @@ import jax
 
 from .._compat import api_boundary, forget_failed_traces
 from .._core.values import is_hashable
-from .._core.watch import watchers_of
 from .call import Function, name_of, names_arguments
 from .entry import NoLongerNew
 from .program import Unprepared
@@ -125,7 +124,7 @@ class _State:
         """The program on its own, which computes cached values inside. What leaves
         cachax (to be compiled ahead of time, exported, looked at) is this one."""
         self.function = _function_for(fun, options, transform)
-        self.watchers = watchers_of(Function, "call")
+        self.watchers = Function.call_watchers
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _State, (self.__wrapped__, self._options, self._transform)

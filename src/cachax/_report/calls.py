@@ -9,11 +9,11 @@ from typing import Any
 import jax
 
 from .._core.levels import traces_in
-from .._core.watch import Wrap
 from .._errors import plain_name
 from .._jit.call import Function
 from .._jit.demand import Demand
 from .._jit.results import About
+from .._watch import Wrap
 from .causes import RETURNED, Signature, why_traced
 from .events import What, Where, bytes_of, where_now
 from .journal import Call, Journal, is_traced

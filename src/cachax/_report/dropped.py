@@ -9,8 +9,8 @@ from typing import Any
 from .._core.computed import Computed
 from .._core.levels import traces_in
 from .._core.values_read import is_tracing_a_body
-from .._core.watch import watching
 from .._errors import dropped
+from .._watch import watching
 from .._where import is_of_the_user
 from .causes import DROPS, why_inline
 

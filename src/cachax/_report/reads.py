@@ -14,8 +14,8 @@ from .._core.levels import traces_in
 from .._core.memo import Key, Memo, memos
 from .._core.property import cached_property
 from .._core.values_read import is_tracing_a_body
-from .._core.watch import Wrap
 from .._jit.vmap import BatchKey
+from .._watch import Wrap
 from .causes import why_inline
 from .events import What, bytes_of, where_now
 from .journal import Journal, is_traced

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from .._core.watch import watching
+from .._watch import watching
 from .calls import Calls
 from .held import memory
 from .journal import Journal

@@ -1,7 +1,7 @@
 """Wrap methods for as long as a report is made.
 
 Otherwise they are as they were. A warm call doesn't go through methods, so it has one
-`if` for this.
+`if` for this (`Function.call_watchers`).
 """
 
 import functools
@@ -16,11 +16,6 @@ Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 _changing = threading.RLock()
 _originals: dict[tuple[type, str], Callable[..., Any]] = {}
 _wraps: dict[tuple[type, str], list[Wrap]] = {}
-
-
-def watchers_of(cls: type, name: str) -> list[Wrap]:
-    """Those of this method: empty while no report is made."""
-    return _wraps.setdefault((cls, name), [])
 
 
 @contextmanager
@@ -40,7 +35,7 @@ def _wrapped(method: tuple[type, str], wrap: Wrap) -> Iterator[None]:
     with _changing:
         cls, name = method
         _originals.setdefault(method, vars(cls)[name])
-        _wraps.setdefault(method, []).append(wrap)
+        _wraps.setdefault(method, vars(cls).get(f"{name}_watchers", [])).append(wrap)
         _install(method)
     try:
         yield
