@@ -1211,6 +1211,41 @@ def _() -> tuple[Call, Call]:
     )
 
 
+@shape("seven objects with one array, made again in turn")
+def _() -> tuple[Call, Call]:
+    orders = itertools.cycle(range(7))
+    pairs = itertools.cycle([(n, CachedNumbers(ONES, 2.0, n).total) for n in range(7)])
+    ours, by_hand = cachax.jit(lambda o: o.x * o.total), jax.jit(lambda o, t: o.x * t)
+
+    def call_by_hand() -> Any:
+        order, total = next(pairs)
+        return by_hand(Numbers(ONES, 2.0, order), total)
+
+    return lambda: ours(CachedNumbers(ONES, 2.0, next(orders))), call_by_hand
+
+
+@shape("an object in a jax.tree_util.Partial")
+def _() -> tuple[Call, Call]:
+    def weighted(o: Any, y: Any) -> Any:
+        return o.total * y
+
+    ours, by_hand = cachax.jit(lambda f, y: f(y)), jax.jit(lambda f, t, y: t * y)
+    mine = jax.tree_util.Partial(weighted, Cached(ONES, ONES))
+    theirs = jax.tree_util.Partial(weighted, Bare(ONES, ONES))
+    return lambda: ours(mine, ONES), lambda: by_hand(theirs, TOTAL, ONES)
+
+
+@shape("a batch of NumPy arrays, new in every call", NEW)
+def _() -> tuple[Call, Call]:
+    array = np.ones(4, "f")
+    ours = cachax.jit(lambda o: o.x * o.total)
+    by_hand = jax.jit(lambda o: o.x * slow(o.x))
+    return (
+        lambda: ours(Cached(array.copy(), array)),
+        lambda: by_hand(Bare(array.copy(), array)),
+    )
+
+
 @shape("a loop whose states are kept, beside an array that stays", NEW)
 def _() -> tuple[Call, Call]:
     class Weighted(State):
