@@ -203,9 +203,11 @@ class Computed(Key):
 
     def _traces_used(self, obj: Any, inputs: Inputs, traces: set[Any]) -> set[Any]:
         """The traces of the arrays that the body uses, out of those of all arrays."""
+        if not traces:
+            return traces
         arrays = [x for x in inputs.arrays if type(x) not in NUMBERS]
         is_mixed = len(traces) > 1 or not all(isinstance(x, Tracer) for x in arrays)
-        if not traces or not is_mixed or traces != traces_in(arrays):
+        if not is_mixed or traces != traces_in(arrays):
             return traces  # (some are where only the body finds them)
         uses = self.learn(obj, inputs)
         if uses.is_varying and self.record(inputs) is not None:

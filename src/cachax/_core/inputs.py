@@ -9,7 +9,7 @@ import operator
 import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,6 +71,8 @@ class Inputs:
     supplied: tuple[tuple[int, Any, Any], ...]
     """Values that the user supplied: which part the object is (0 for the outermost),
     the property, and what distinguishes the value."""
+    _given: dict[Any, "Given"] = field(default_factory=dict, init=False, compare=False)
+    """What `given` has found."""
 
     @property
     def numbers(self) -> set[int]:
@@ -104,7 +106,7 @@ class Inputs:
     @property
     def exactly(self) -> "Given":
         """All that a body can see without using the contents of an array."""
-        return self.given((), ())._replace(supplied=self.supplied)
+        return self.given(())._replace(supplied=self.supplied)
 
     def without(self, numbers: Container[int]) -> "Given":
         """The same whatever these numbers are."""
@@ -121,13 +123,21 @@ class Inputs:
 
     def given(
         self,
-        used: Container[int],
-        unread: Container[int],
-        reads: Container[Any] = (),
+        used: tuple[int, ...],
+        unread: frozenset[int] = frozenset(),
+        reads: tuple[Any, ...] = (),
     ) -> "Given":
         """The same for a body that uses the contents of some of the arrays, which
         doesn't read these parts, and which reads these values, of the object itself or
         also of others (`Uses`)."""
+        kind = (used, unread, reads)
+        if kind not in self._given:
+            self._given[kind] = self._find_given(*kind)
+        return self._given[kind]
+
+    def _find_given(
+        self, used: Container[int], unread: Container[int], reads: Container[Any]
+    ) -> "Given":
         pairs = zip(self.statics, self.shape, strict=True)
         statics = [y if i in unread else x for i, (x, y) in enumerate(pairs)]
         bits: list[Any] = []
