@@ -40,7 +40,7 @@ _MANY_VARIANTS = 64
 """The same for the sets of arguments of one method (objects keep all of theirs), and
 for values that used no array, for each of the arrays of their objects."""
 
-_MANY_REPLACED = 256
+_MANY_REPLACED = 64
 """Records of which it is known that they were replaced, for each of their arrays."""
 
 _MANY_LATER = 12
@@ -66,8 +66,8 @@ class Contents:
     """The properties and methods of which a value was computed, or is: their tokens."""
     placed: Any = None
     """The sharding of an array that it was passed on to."""
-    replaced: "Recent[int, None] | tuple[()]" = ()
-    """Hashes of the records that newer ones have replaced, which hold nothing."""
+    replaced: "Recent[Any, None] | tuple[()]" = ()
+    """The names of records that newer ones have replaced."""
     busy: tuple[int, threading.Event] | None = None
     """While a program computes values of new arrays: in which thread, and an event that
     is set afterwards."""
@@ -166,9 +166,11 @@ class Record:
             if (owner := ref()) is not None:
                 owner.remove(self)
 
-    def hash(self) -> int:
-        """The same for each record of this value."""
-        return hash((self.place, self.key, self.statics))
+    @property
+    def name(self) -> Any:
+        """The same for each record of this value. (Not a hash: there are ids in it, and
+        whether they are used again depends on the garbage collector.)"""
+        return self.place, self.key, self.statics
 
     def replaces(self, others: Sequence["Record"]) -> list["Record"]:
         """Which of others in the same place, newest first, are not kept beside it."""
@@ -360,11 +362,11 @@ def add(record: Record, owners: Iterable[Contents]) -> None:
     for owner in owners:
         owner.sources |= {token_of(record.key)}
         records = owner.records
-        record.is_again |= record.hash() in owner.replaced
+        record.is_again |= record.name in owner.replaced
         for old in record.replaces(records.get(record.place, ())):
             if old.statics != record.statics:
                 owner.replaced = owner.replaced or Recent(_MANY_REPLACED)
-                owner.replaced[old.hash()] = None
+                owner.replaced[old.name] = None
             obj = None if old.holder is None else old.holder()
             if obj is not None and old.statics != record.statics:
                 old.key.keep_beside(old, obj)  # first: other threads look for it

@@ -143,7 +143,7 @@ class Program:
         is_complete = True
         if is_mine:
             given_tree, _ = self._static.take_out(*demand.call)
-            is_complete = _paths(tree) == _paths(given_tree)
+            is_complete = _shape(structure) == _shape(jax.tree.structure(given_tree))
         elif _has_own_classes(tree):  # which may lose leaves when they are rebuilt
             raise Unprepared
         if not is_mine or demand.was_traced:
@@ -185,9 +185,9 @@ class Program:
             given.clear()  # the memo of an object in a value holds them
 
 
-def _paths(tree: Any) -> list[Any]:
-    """Where the leaves are."""
-    return [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+def _shape(structure: Any) -> Any:
+    """Where the leaves are, without what is static."""
+    return [*map(_shape, structure.children())] or structure.num_leaves
 
 
 def _has_own_classes(tree: Any) -> bool:
