@@ -545,3 +545,55 @@ def test_it_can_be_cleared_inside(supplied: Any) -> None:
             obj, *values = each(supplied(jnp.float32(i)))
             assert values == [77, 3 * i, 5 * i]
             assert [obj.triple, obj.sum] == [3 * i, 5 * i]
+
+
+@SUPPLIED
+def test_it_comes_out_of_functions_inside_functions(supplied: Any) -> None:
+    fun = cachax.jit(lambda obj: obj)
+    for _ in range(4):
+        obj = supplied(jnp.float32(1))
+        expected = supplied(jnp.float32(1))
+        assert fun(obj).triple == 77
+        returned = fun(obj)
+        returned.x = expected.x = jnp.float32(2)
+        assert returned.triple == expected.triple
+        fun = cachax.jit(lambda obj, inner=fun: inner(obj))
+
+
+def test_it_comes_out_in_a_value_of_functions_inside_functions() -> None:
+    fun = cachax.jit(lambda x: cachax.preset(Maker(x), part=supplied()))
+    for _ in range(3):
+        maker = fun(ONES)
+        assert (maker.part.wave[0], maker.more[0]) == (100, 101)
+        fun = cachax.jit(lambda x, inner=fun: inner(x))
+
+
+def test_what_is_assigned_inside_does_not_come_out() -> None:
+    """As with `jax.jit`, whatever functions the object passes through."""
+    inner = cachax.jit(lambda obj: obj)
+
+    def assign(obj: Loose) -> Loose:
+        obj.triple = jnp.float32(9)
+        return obj
+
+    for fun in (assign, lambda obj: inner(assign(obj))):
+        assert cachax.jit(fun)(Loose(jnp.float32(1))).triple == 3
+        assert cachax.jit(fun)(with_assigned(jnp.float32(1))).triple != 9
+
+
+@SUPPLIED
+def test_preset_inside_keeps_the_others_as_they_are(supplied: Any) -> None:
+    def change(obj: Loose) -> Any:
+        new = cachax.preset(obj, double=jnp.float32(5))
+        before = new.triple + 0
+        again = cachax.preset(new, triple=jnp.float32(6))
+        values = [before, new.sum, again.triple + 0, again.sum]
+        new.x, again.x = new.x + 1, again.x + 1
+        return new, again, [*values, new.triple + 0, again.triple + 0]
+
+    fun = cachax.jit(change)
+    for i in range(1, 4):
+        one, two, expected = change(supplied(jnp.float32(i)))
+        new, again, values = fun(supplied(jnp.float32(i)))
+        assert values == expected
+        assert (new.triple, again.triple) == (one.triple, two.triple)

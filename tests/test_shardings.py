@@ -491,3 +491,11 @@ def test_a_value_of_an_object_that_out_shardings_moves() -> None:
         for result in (fun(obj)[1], make(obj)[0]):
             assert result.x.sharding == everywhere
             assert result.double.sharding.is_equivalent_to(everywhere, 1)
+
+
+def test_in_shardings_that_do_not_fit() -> None:
+    """JAX says it."""
+    for jit in (jax.jit, cachax.jit):
+        fun = jit(lambda x: x, in_shardings=SHARDINGS["rows"])
+        with pytest.raises(ValueError, match="sharding"):
+            fun(jnp.float32(1))

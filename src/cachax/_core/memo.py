@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from .._compat import Tracer, settings
@@ -81,19 +81,25 @@ class Key:
 NOT_PROVIDED: Any = object()
 
 
+class Supplied(NamedTuple):
+    """A value that the user supplied."""
+
+    value: Any
+    is_assigned: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Provider:
     """Gives values for a traced object from outside its trace."""
 
     provide: Callable[[Key], Any]
     """Gives the value, or `NOT_PROVIDED`."""
-    owner: Callable[[], Any] | None = None
-    """Gives the object outside."""
+    outside: Callable[[], dict[Any, Supplied]] = dict
+    """Gives the values that the user supplied there."""
     but: frozenset[Any] = frozenset()
     """The names of values that it doesn't give."""
     has_computed: bool = True
-    """Whether it gives values that were computed. If not, it gives those that the user
-    supplied for the object outside."""
+    """Whether it gives values that were computed, beside those that were supplied."""
     has_preset: bool = True
     """Whether it gives those among them that were not assigned."""
 
@@ -104,12 +110,10 @@ class Provider:
 
     def supplied(self) -> dict[Any, Any]:
         """The values that the user supplied."""
-        owner = None if self.owner is None else self.owner()
         return {
             key: value
-            for key, value in ({} if owner is None else supplied_for(owner)).items()
-            if key.attrname not in self.but
-            and (self.has_preset or key.is_assigned(owner))
+            for key, (value, is_assigned) in self.outside().items()
+            if key.attrname not in self.but and (self.has_preset or is_assigned)
         }
 
     def supplied_only(self) -> "Provider":
@@ -291,6 +295,19 @@ class Memo(weakref.ref[Any]):
         if provider.supplied():
             self.identity_then = self._identity()
 
+    def provide_supplied(self, key: Key, supplied: Supplied) -> None:
+        """A value came out of a function that was called in the trace of the object."""
+        known = {} if self.provider is None else self.provider.outside()
+        known[key] = supplied
+        self.set_provider(
+            Provider(lambda key: known[key].value, lambda: known, has_computed=False)
+        )
+
+    def hide(self, name: str | None) -> None:
+        """From now on, no value of this name is provided."""
+        if self.provider is not None:
+            self.provider = replace(self.provider, but=self.provider.but | {name})
+
     def take_over(self, before: "Memo") -> None:
         """What is provided, after something was assigned to the object."""
         if before.provider is not None and before.identity_then == self._identity():
@@ -444,8 +461,8 @@ def supplied_for(obj: Any) -> dict[Key, Any]:
     may_have_some = memo is not None and (memo.supplied or memo.provider)
     if may_have_some and memo() is obj:  # type: ignore[misc]
         memo = memo_of(obj)
-        found |= memo.supplied
         found |= {} if memo.provider is None else memo.provider.supplied()
+        found |= memo.supplied
     fields = attributes(obj)
     for name in fields.keys() & names_of(type(obj)):
         key = inspect.getattr_static(type(obj), name)
@@ -461,6 +478,12 @@ def forget_computed_with(obj: Any) -> None:
     for memo in [*memos.values()]:
         if any(part is obj for part in walk_fields(memo())):
             memo.forget_computed()
+
+
+def supplied_outside(owner: Any) -> dict[Any, Supplied]:
+    """The values that the user supplied for `owner`, if there is one."""
+    found = {} if owner is None else supplied_for(owner)
+    return {key: Supplied(x, key.is_assigned(owner)) for key, x in found.items()}
 
 
 def has_preset(obj: Any) -> bool:

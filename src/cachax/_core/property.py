@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar, overload
 
 from .._compat import SETTINGS
@@ -156,10 +155,7 @@ class cached_property(Computed, Source, Generic[T_co]):
             del obj.__dict__[self.attrname]
         super().forget(obj)
         if was_supplied:
-            provider = self.memo_of(obj).provider
-            if provider is not None:
-                but = provider.but | {self.attrname}
-                self.memo_of(obj).provider = replace(provider, but=but)
+            self.memo_of(obj).hide(self.attrname)
             forget_computed_with(obj)
 
     # A value that the user stored on the instance takes precedence, as with functools.

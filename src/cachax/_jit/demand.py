@@ -39,6 +39,7 @@ from .._core.memo import (
     inputs_of,
     memo_of,
     supplied_for,
+    supplied_outside,
 )
 from .._core.parts import NUMBERS
 from .._core.slots import layout_of
@@ -383,7 +384,7 @@ class Demand:
                 raise Retrace(self, (*self.answers, ask))
             return self._stand_in(ask, answer)
 
-        return Provider(provide, lambda: self._objects.get(slot))
+        return Provider(provide, lambda: supplied_outside(self._objects.get(slot)))
 
     def _is_supplied(self, slot: Slot, key: Any) -> bool:
         """Whether the user put the value there: it is the same whatever the

@@ -25,15 +25,17 @@ from .._core import index
 from .._core.computed import Computed, Noted, Table, table_of
 from .._core.fields import attributes, walk
 from .._core.inputs import Inputs
-from .._core.levels import traces_in
+from .._core.levels import may_be_kept, traces_in
 from .._core.memo import (
     Provider,
+    Supplied,
     has_supplied,
     inputs_of,
     keys_of,
     memo_of,
     preset_keys,
     supplied_for,
+    supplied_outside,
 )
 from .._core.parts import NUMBERS
 from .._core.slots import layout_of
@@ -135,7 +137,9 @@ class Brought:
         obj = objects_in(out)[self.number]
         for key, number in self.path:
             obj = objects_in(key.read(obj))[number]
-        value = self.packed.fill(arrays, ())
+        self.supply_for(obj, self.packed.fill(arrays, ()))
+
+    def supply_for(self, obj: Any, value: Any) -> None:
         if self.is_assigned:
             self.key.__set__(obj, value)  # type: ignore[attr-defined]
         else:
@@ -500,16 +504,21 @@ def _pass_on_supplied(
     trace, they are read from the argument."""
 
     def provider(owner: Any, others: frozenset[str]) -> Provider:
-        return Provider(
-            lambda key: key.read(owner), lambda: owner, others, has_computed=False
-        )
+        def outside() -> dict[Any, Supplied]:
+            return supplied_outside(owner)
+
+        return Provider(lambda key: key.read(owner), outside, others, False)
 
     tree, _ = entry.options.static.take_out(args, kwargs)
     is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
     for number, slot, is_same, assigned in returned:
         new, owner = objects_in(out)[number], entry.objects(tree)[slot]
         if is_traced:
-            given = provider(owner, assigned)
+            inner = frozenset(attributes(owner).keys() & names_of(type(owner)))
+            inner = inner - assigned if traces_in(owner) else frozenset()
+            for name in inner:  # assigned in a trace that is still under way
+                attributes(new)[name] = attributes(owner)[name]
+            given = provider(owner, assigned | inner)
             memo_of(new).set_provider(given if is_same else given.assigned_only())
             continue
         keys: Any = supplied_for(owner)
@@ -536,14 +545,23 @@ def _take_traced(
                 table.passed[id(leaves[place])] = (leaves[place], given[source])
     remaining = iter(arrays)
     objects = objects_in(out)
+    values: dict[Any, Any] = {}
     for each in about.brought:
         its = [*islice(remaining, each.packed.form.holes)]
         if each.is_argument:
             continue
-        if each.is_supplied:
-            each.supply(out, its)
-            continue
         obj = objects[each.number]
+        if each.is_supplied:
+            value = values[each.number, each.path, each.key] = each.packed.fill(its, ())
+            if each.path:
+                key, place = each.path[-1]
+                obj = objects_in(values[each.number, each.path[:-1], key])[place]
+            if may_be_kept(value, obj):
+                supplied = Supplied(value, each.is_assigned)
+                memo_of(obj).provide_supplied(each.key, supplied)
+            else:  # the object is at the level of the value then
+                each.supply_for(obj, value)
+            continue
         value = each.packed.fill(its, [leaves[i] for i in each.leaves])
         memo_of(obj).keep(each.key, value)
         inputs = inputs_of(obj)

@@ -25,7 +25,6 @@ from .._core.memo import (
     may_have_values,
     memo_of,
     memos,
-    preset_keys,
 )
 from .._core.method import CachedMethod
 from .._core.slots import is_pytree
@@ -218,8 +217,10 @@ def preset(obj: T, /, **values: Any) -> T:
     for key, value in zip(keys, values.values(), strict=True):
         key.note_supplied()
         getattr(new, "__dict__", {}).pop(key.attrname, None)
-        memo_of(new).forget(key)
-        memo_of(new).supply(key, value)
+        memo = memo_of(new)
+        memo.forget(key)
+        memo.hide(key.attrname)
+        memo.supply(key, value)
     return new
 
 
@@ -283,8 +284,11 @@ def _copied(obj: T) -> T:
         copied = Copy(obj, arrays)
         for new, original in copied.originals.values():
             if may_have_values(type(new)) and type(new).__weakrefoffset__:
-                for key in preset_keys(original):
-                    memo_of(new).supply(key, key.read(original))
+                before, memo = memo_of(original), memo_of(new)
+                if before.provider is not None:
+                    memo.set_provider(before.provider.supplied_only())
+                for key in before.supplied:
+                    memo.supply(key, key.read(original))
         return copied.obj  # type: ignore[no-any-return]
     except (CannotRebuildError, RecursionError, StopIteration):
         # (A `copy.copy` of an equinox module stays on equinox's list of unfinished
