@@ -502,13 +502,6 @@ def _pass_on_supplied(
 ) -> None:
     """An object that is returned as it is keeps the values that were assigned. Inside a
     trace, they are read from the argument."""
-
-    def provider(owner: Any, others: frozenset[str]) -> Provider:
-        def outside() -> dict[Any, Supplied]:
-            return supplied_outside(owner)
-
-        return Provider(lambda key: key.read(owner), outside, others, False)
-
     tree, _ = entry.options.static.take_out(args, kwargs)
     is_traced = any(isinstance(x, Tracer) for x in jax.tree.leaves(tree))
     for number, slot, is_same, assigned in returned:
@@ -518,12 +511,10 @@ def _pass_on_supplied(
             inner = inner - assigned if traces_in(owner) else frozenset()
             for name in inner:  # assigned in a trace that is still under way
                 attributes(new)[name] = attributes(owner)[name]
-            given = provider(owner, assigned | inner)
+            given = _supplied_for(owner, but=assigned | inner)
             memo_of(new).set_provider(given if is_same else given.assigned_only())
             continue
-        keys: Any = supplied_for(owner)
-        for key in keys:  # an assigned value stays when fields are changed
-            is_assigned = key.is_assigned(owner)
+        for key, (_, is_assigned) in supplied_outside(owner).items():
             if key.attrname in assigned or not (is_same or is_assigned):
                 continue
             value = key.peek(owner, None)
@@ -531,6 +522,13 @@ def _pass_on_supplied(
                 key.__set__(new, value)
             else:
                 memo_of(new).supply(key, value)
+
+
+def _supplied_for(owner: Any, but: frozenset[str]) -> Provider:
+    """Gives what the user supplied for `owner`, except values of these names."""
+    return Provider(
+        lambda key: key.read(owner), lambda: supplied_outside(owner), but, False
+    )
 
 
 def _take_traced(
