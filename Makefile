@@ -11,13 +11,14 @@ export WORKERS
 # Where nothing writes bytecode, each process of a test compiles the source of JAX again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -q -n $(WORKERS) --dist worksteal
+ONE_DEVICE := $(addprefix tests/,laws test_training_loop.py test_new_objects.py test_hot_path.py)
 SEEDS ?= 1 2 3
 DIST ?= dist
 FUZZ ?= 10000
 SEED ?= 0
 
 .PHONY: help demo bench fuzz docs examples notebooks picture scenarios pages api quick test lint types \
-  test-newest test-oldest random matrix dist lock clean FORCE
+  test-newest test-one test-oldest random matrix dist lock clean FORCE
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1\t\2/p' Makefile | expand -t 14
@@ -58,7 +59,7 @@ quick: $(NEWEST)/.ready  ## lint, and a choice of tests, in less than a minute
 	$(NEWEST)/bin/ruff format -q --check
 	$(NEWEST)/bin/python $(PYTEST) --quick $(ARGS)
 
-test: lint types docs test-newest test-oldest dist  ## all that must hold before a change lands
+test: lint types docs test-newest test-one test-oldest dist  ## all that must hold before a change lands
 
 lint: $(NEWEST)/.ready  ## ruff, and cachax lint on cachax
 	$(NEWEST)/bin/ruff check
@@ -70,6 +71,9 @@ types: $(NEWEST)/.ready  ## mypy
 
 test-newest: $(NEWEST)/.ready  ## all tests on the newest JAX that PYTHON can have
 	$(NEWEST)/bin/python $(PYTEST) $(ARGS)
+
+test-one: $(NEWEST)/.ready  ## the laws and loops on one device: other tests have four
+	CACHAX_TEST_DEVICES=1 $(NEWEST)/bin/python $(PYTEST) $(ONE_DEVICE) $(ARGS)
 
 test-oldest: $(OLDEST)/.ready  ## all tests on the oldest supported JAX
 	$(OLDEST)/bin/python $(PYTEST) $(ARGS)
