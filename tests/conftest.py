@@ -16,12 +16,12 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = (
 )
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-# Most users have one device, where arrays can't be in different places.
-DEVICES = os.environ.get("CACHAX_TEST_DEVICES", "4")
 os.environ["XLA_FLAGS"] = " ".join(
     [
         os.environ.get("XLA_FLAGS", ""),
-        f"--xla_force_host_platform_device_count={DEVICES}",
+        # Most users have one device, where arrays can't be in different places.
+        "--xla_force_host_platform_device_count="
+        + os.environ.get("CACHAX_TEST_DEVICES", "4"),
         *COMPILE_QUICKLY,
     ]
 )

@@ -5,7 +5,7 @@ import functools
 import operator
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import flax
 import jax
@@ -72,6 +72,8 @@ KINDS: dict[str, Callable[[], Any]] = {
     "partial in a configuration": lambda: Config(functools.partial(jnp.sum, axis=0)),
     "Partial of JAX": lambda: jax.tree_util.Partial(jnp.sum, axis=0),
     "attrgetter": lambda: operator.attrgetter("x"),
+    "type variable": lambda: TypeVar("T"),
+    "generic type": lambda: Callable[[TypeVar("T")], list[int]],
     "str subclass": lambda: Unit("m"),
     "float subclass": lambda: Metres(2.5),
     "closes over a list": lambda: closing_over([1, 2]),

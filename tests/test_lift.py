@@ -1,5 +1,6 @@
 """Values through other transforms, which run the function once, on the same values."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -333,3 +334,59 @@ def test_calls_with_and_without_arrays() -> None:
         assert more.tolist() == [102, 102, 102]
         assert first((jnp.ones(1), jnp.ones(2))) == 1
         assert first(None) == 0
+
+
+@pytest.mark.parametrize("first", ["keyword", "default"])
+def test_a_keyword_argument_that_could_be_positional(first: str) -> None:
+    """equinox passes it by position."""
+
+    class Model(eqx.Module):
+        x: jax.Array
+
+        @cachax.cached_property
+        def total(self) -> Any:
+            computing("total")
+            return jnp.sum(self.x)
+
+        @cachax.lift(eqx.filter_jit)
+        def __call__(self, y: Any, scale: Any = 1.0, *, shift: Any = 0.0) -> Any:
+            return self.total * y * scale + shift, self
+
+    calls = [
+        lambda m: m(2.0, scale=3.0),
+        lambda m: m(2.0),
+        lambda m: m(y=2.0, shift=1.0),
+        lambda m: m(scale=jnp.float32(3), y=2.0),
+        lambda m: m(2.0, 3.0, shift=jnp.ones(2)),
+    ]
+    if first == "default":
+        calls = calls[1:] + calls[:1]
+    model, plain = Model(jnp.ones(3)), Model.__call__.__wrapped__
+    with computations() as counts:
+        for call in calls * 3:
+            _, model = call(model)
+    assert counts == {"total": 1}
+    for call in calls:
+        expected, _ = call(functools.partial(plain, model))
+        np.testing.assert_allclose(call(model)[0], expected)
+
+
+def test_arrays_that_equinox_passes_in_a_different_order() -> None:
+    """In a function without objects, which is traced again for other shapes."""
+    fun = cachax.lift(eqx.filter_jit)(lambda second, first: (first, second))
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Doubled:
+        x: jax.Array
+
+        @cachax.cached_property
+        def double(self) -> Any:
+            return 2 * self.x
+
+    for n in (1, 2, 3):
+        one, two = jnp.ones(n), 3 * jnp.ones(n)
+        Doubled(one).double, Doubled(two).double
+        first, second = fun(second=two, first=one)
+        assert Doubled(first).double.tolist() == [2.0] * n
+        assert Doubled(second).double.tolist() == [6.0] * n

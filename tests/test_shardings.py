@@ -499,3 +499,31 @@ def test_in_shardings_that_do_not_fit() -> None:
         fun = jit(lambda x: x, in_shardings=SHARDINGS["rows"])
         with pytest.raises(ValueError, match="sharding"):
             fun(jnp.float32(1))
+
+
+@pytest.mark.skipif(
+    not hasattr(jax.sharding, "AxisType"), reason="JAX has no explicit axes"
+)
+@pytest.mark.parametrize("spec", [P("rows"), P(), P("rows", None)])
+def test_arrays_on_a_mesh_with_explicit_axes(spec: Any) -> None:
+    """JAX returns them with a longer specification."""
+    explicit = jax.sharding.AxisType.Explicit
+    mesh = jax.make_mesh((4,), ("rows",), axis_types=(explicit,))
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Table:
+        x: Any
+
+        @cachax.cached_property
+        def double(self) -> Any:
+            computing("double")
+            return 2 * self.x
+
+    step = cachax.jit(lambda table: (table, table.double.sum()))
+    table = Table(jax.device_put(jnp.ones((8, 3)), NamedSharding(mesh, spec)))
+    with computations() as counts:
+        for _ in range(3):
+            table, total = step(table)
+    assert total == 48
+    assert counts == {"double": 1}

@@ -248,6 +248,18 @@ def is_placed_as(x: Any, sharding: Any) -> bool:
         return True
 
 
+def is_same_sharding(array: Any, other: Any) -> bool:
+    """Whether both arrays are placed alike. (The result of a program on a mesh with
+    explicit axes has `P("x", None)` where an argument has `P("x")`.)"""
+    one, two = array._sharding, other._sharding
+    if one == two:
+        return True
+    is_named = isinstance(one, jax.sharding.NamedSharding) and type(one) is type(two)
+    return bool(
+        is_named and one.mesh == two.mesh and one.is_equivalent_to(two, array.ndim)
+    )
+
+
 def has_several_devices() -> bool:
     """Whether arrays may be in different places."""
     return jax.local_device_count() > 1

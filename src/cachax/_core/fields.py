@@ -40,7 +40,7 @@ ARRAYS = (jax.Array, Tracer, np.ndarray)
 _LEAVES = (jax.Array, Tracer, *ATOMS)
 _SEALED = (
     *(*MODULES, COMPILED, "numpy.random", "numpy.dtypes", "flax.nnx.tracers"),
-    *("flax.ids", "flax.linen.module", "cachax._core.reads"),
+    *("flax.ids", "flax.linen.module", "cachax._core.reads", "typing"),
 )
 _SEALED_CLASSES = (logging.Logger, PurePath, enum.Enum)
 """Modules and classes whose objects count as one thing when looking for changes:

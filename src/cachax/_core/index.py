@@ -23,7 +23,7 @@ from typing import Any
 
 import jax
 
-from .._compat import BASE, ArrayImpl, base_of
+from .._compat import BASE, ArrayImpl, base_of, is_same_sharding
 from .recent import Recent
 from .values import Template
 
@@ -325,7 +325,7 @@ def follow(given: Any, returned: Any, is_of_an_object: bool = False) -> None:
         contents = contents_of(given)
     placed = returned._sharding
     if contents.placed is not placed:
-        if given._sharding != placed:
+        if not is_same_sharding(given, returned):
             return
         contents.placed = placed
     returned._cachax = contents

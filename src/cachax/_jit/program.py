@@ -132,6 +132,8 @@ class Program:
         if current_trace() is (demand.outer if is_mine else CONCRETE):
             # No trace: `debug_nans` looks for an operation, or a lifted decorator.
             return self._without_trace(*(demand.call if is_mine else (args, kwargs)))
+        if is_mine and self._transform is not jax.jit:
+            args, kwargs = _in_places_of(self.fun(), demand.call, args, kwargs)
         tree, _ = self._static.take_out(args, kwargs)
         # (The function may change what is in it, or make it unusable.)
         leaves, structure = jax.tree.flatten(tree)
@@ -144,8 +146,8 @@ class Program:
         if is_mine:
             given_tree, _ = self._static.take_out(*demand.call)
             is_complete = _shape(structure) == _shape(jax.tree.structure(given_tree))
-        elif _has_own_classes(tree):  # which may lose leaves when they are rebuilt
-            raise Unprepared
+        elif self._transform is not jax.jit or _has_own_classes(tree):
+            raise Unprepared  # arguments may be in other places, or without a leaf
         if not is_mine or demand.was_traced:
             if self._layout is not None:
                 raise Unprepared
@@ -183,6 +185,17 @@ class Program:
             raise
         finally:
             given.clear()  # the memo of an object in a value holds them
+
+
+def _in_places_of(fun: Any, call: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments by position and by keyword as in the call: equinox passes those by
+    position that can be, with those that have defaults."""
+    count, names = len(call[0]), [*signature(fun).parameters]
+    if len(args) > count:
+        others = zip(names[count:], args[count:], strict=False)
+        named = {name: x for name, x in others if name in call[1]}
+        args, kwargs = args[:count], named | kwargs
+    return args, kwargs
 
 
 def _shape(structure: Any) -> Any:
