@@ -291,6 +291,7 @@ class Memo(weakref.ref[Any]):
                     self.supply(key, before.get(key, value))
 
     def set_provider(self, provider: Provider) -> None:
+        """Get values from it, as long as the fields stay the same."""
         self.provider = provider
         if provider.supplied():
             self.identity_then = self._identity()

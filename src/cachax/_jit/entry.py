@@ -249,6 +249,7 @@ class Entry:
 
 
 _SHAPES = "*signature(args, kwargs)"
+"""One of the distinctions between calls."""
 _EARLIER = 3
 """How many plans of other calls are kept."""
 _INSIDE = 32

@@ -140,6 +140,7 @@ class Brought:
         self.supply_for(obj, self.packed.fill(arrays, ()))
 
     def supply_for(self, obj: Any, value: Any) -> None:
+        """Put this value on an object, as the user did."""
         if self.is_assigned:
             self.key.__set__(obj, value)  # type: ignore[attr-defined]
         else:
