@@ -528,7 +528,10 @@ def _pass_on_supplied(
 def _supplied_for(owner: Any, but: frozenset[str]) -> Provider:
     """Gives what the user supplied for `owner`, except values of these names."""
     return Provider(
-        lambda key: key.read(owner), lambda: supplied_outside(owner), but, False
+        provide=lambda key: key.read(owner),
+        outside=lambda: supplied_outside(owner),
+        but=but,
+        has_computed=False,
     )
 
 
